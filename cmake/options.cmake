@@ -1,0 +1,36 @@
+# How Quire is compiled. CMakePresets.json chooses among these.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+set(QUIRE_CHECK_LEVEL 0 CACHE STRING "Cost of the checks that are built in: 0 (release) to 3 (recounts after each step)")
+set(QUIRE_SANITIZE "" CACHE STRING "Sanitizers for the whole build, for example address,undefined or thread")
+option(QUIRE_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
+# Contraction off: where a multiply and an add are one operation, the code says so (docs/arithmetic.md).
+add_compile_options(-ffp-contract=off -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=return-type)
+add_compile_definitions(QUIRE_CHECK_LEVEL=${QUIRE_CHECK_LEVEL})
+if(QUIRE_SANITIZE)
+  add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${QUIRE_SANITIZE})
+  if(QUIRE_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+if(QUIRE_FUZZ)
+  # Everything is instrumented; only the targets of quire_fuzzer() link the fuzzer's main.
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
