@@ -15,7 +15,7 @@ option(QUIRE_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 # Contraction off: where a multiply and an add are one operation, the code says so (docs/arithmetic.md).
-add_compile_options(-ffp-contract=off -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=return-type)
+add_compile_options(-ffp-contract=off -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-psabi -Werror=return-type)
 add_compile_definitions(QUIRE_CHECK_LEVEL=${QUIRE_CHECK_LEVEL})
 if(QUIRE_SANITIZE)
   add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer)
