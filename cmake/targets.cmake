@@ -1,3 +1,7 @@
+# What tools/run-tests --unit and tools/fuzz build.
+add_custom_target(unit_tests)
+add_custom_target(fuzzers)
+
 # quire_library(base SOURCES a.cc b.cc DEPS other libraries): the library quire_base of the folder src/base.
 # Headers are included from src/ ("base/result.h").
 function(quire_library name)
@@ -21,6 +25,7 @@ function(quire_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS unit)
+  add_dependencies(unit_tests ${name})
 endfunction()
 
 # quire_fuzzer(gguf_fuzz SOURCES gguf_fuzz.cc DEPS quire_gguf): a libFuzzer program in build/<preset>/fuzz, its corpus beside the
@@ -34,4 +39,5 @@ function(quire_fuzzer name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  add_dependencies(fuzzers ${name})
 endfunction()
