@@ -1,0 +1,13 @@
+#include "port/clock.h"
+
+#include <chrono>
+
+namespace quire::port {
+
+int64_t monotonic_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double monotonic_seconds() { return static_cast<double>(monotonic_ns()) * 1e-9; }
+
+}  // namespace quire::port

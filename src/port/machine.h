@@ -1,0 +1,62 @@
+// What the machine has and allows: cores and memory, as the kernel, the affinity mask and the control groups (v1 and v2, with all
+// parents) say. The parsers are pure functions over the text of files of /proc and /sys.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace quire::port {
+
+// Cores that this process can keep busy: those of its affinity mask, or fewer where a control group's CPU quota allows fewer
+// (rounded down: a team that is throttled in the middle of its work waits for its slowest). At least 1.
+[[nodiscard]] int usable_cores();
+
+// MemAvailable: what can be had without swapping. Nothing where /proc does not say.
+[[nodiscard]] std::optional<Bytes> available_memory();
+
+// The machine's memory. Nothing where /proc does not say.
+[[nodiscard]] std::optional<Bytes> total_memory();
+
+// The least limit on memory that this process's control group and its parents set (memory.max, memory.high, limit_in_bytes), and
+// what is used of the group that sets it. Nothing without a limit. Beyond it the kernel kills.
+struct GroupMemory {
+  Bytes limit;
+  Bytes used;
+};
+[[nodiscard]] std::optional<GroupMemory> group_memory();
+
+// This process: resident now, the largest it ever was, and its page tables. Zeros where /proc does not say.
+struct ProcessMemory {
+  Bytes resident;
+  Bytes peak_resident;
+  Bytes page_tables;
+};
+[[nodiscard]] ProcessMemory process_memory();
+
+// --- Parsers ---
+
+// The number of a line "name:   123 kB" of /proc/meminfo or /proc/self/status, in bytes.
+[[nodiscard]] std::optional<Bytes> parse_kilobytes(std::string_view text, std::string_view name);
+
+// A memory limit of a control group: "max" and the huge numbers with which v1 says the same are no limit.
+[[nodiscard]] std::optional<Bytes> parse_memory_limit(std::string_view text);
+
+// Cores of a v2 quota, "150000 100000" (1.5) or "max 100000" (no limit).
+[[nodiscard]] std::optional<double> parse_cpu_max(std::string_view text);
+
+// Cores of a v1 quota: cpu.cfs_quota_us (-1: no limit) and cpu.cfs_period_us.
+[[nodiscard]] std::optional<double> parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
+
+enum class GroupVersion { kV1, kV2 };
+
+// The directories of this process's control group for `controller` ("memory", "cpu"), from its own up to the root of what is
+// mounted here. Texts of /proc/self/cgroup and /proc/self/mountinfo. Empty when that version is not mounted.
+[[nodiscard]] std::vector<std::string> group_directories(std::string_view self_cgroup, std::string_view mountinfo,
+                                                         GroupVersion version, std::string_view controller);
+
+}  // namespace quire::port
