@@ -67,6 +67,8 @@ class Array {
 
   [[nodiscard]] ValueType element_type() const { return element_type_; }
   [[nodiscard]] uint64_t count() const { return count_; }
+  // The elements as the file encodes them.
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
   // All elements as the type in the name. An error names the expected and the actual element type; integers of any width are
   // taken as i64 when they all fit, floats of both widths as f64.
