@@ -10,12 +10,14 @@ namespace {
 // Where simulated addresses begin. User programs never have a mapping there (x86-64 and AArch64 give them 47 and 48 bits, from the
 // bottom up), so that a stray access faults.
 constexpr uint64_t kFirstSimulatedBase = uint64_t{1} << 56;
+constexpr Bytes kMaxRealMemory{1 << 30};
 constexpr auto kGarbage = std::byte{0xDB};
 constexpr int64_t kTableEntryBytes = 8;
 
 }  // namespace
 
 SimVm::SimVm(const SimVmOptions& options) : options_(options), next_base_(kFirstSimulatedBase) {
+  if (options.real_memory) options_.virtual_limit = std::min(options.virtual_limit, kMaxRealMemory);
   QUIRE_CHECK(options.granule.value >= 64 && (options.granule.value & (options.granule.value - 1)) == 0);
 }
 

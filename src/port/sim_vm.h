@@ -1,6 +1,6 @@
 // Virtual memory in simulation: arithmetic over granules, with a limit on what may be backed at once. With `real_memory` the backed
 // bytes can be read and written too; there memory that was never backed or was given back holds garbage, so that whoever reads it
-// shows (POSIX would give zeros).
+// shows (POSIX would give zeros). Real memory is taken when it is reserved, so at most 1 GiB of it can be.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@ namespace quire::port {
 
 struct SimVmOptions {
   Bytes granule{4096};
-  Bytes physical_limit{INT64_MAX};  // what may be backed at once over all reservations; beyond it back() is refused
-  Bytes virtual_limit{INT64_MAX};   // what may be reserved at once; beyond it reserve() is an error
+  Bytes physical_limit{INT64_MAX};        // what may be backed at once over all reservations; beyond it back() is refused
+  Bytes virtual_limit{INT64_C(1) << 40};  // what may be reserved at once; beyond it reserve() is an error
   bool real_memory = false;
 };
 
