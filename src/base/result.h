@@ -42,8 +42,8 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT(google-explicit-constructor)
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}   // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -99,7 +99,7 @@ class [[nodiscard]] Status {
   declaration = std::move(name).value()
 
 // QUIRE_TRY_STATUS(expression): returns the error of a Status (or Result) from the enclosing function.
-#define QUIRE_TRY_STATUS(expression)                                      \
-  do {                                                                    \
+#define QUIRE_TRY_STATUS(expression)                                        \
+  do {                                                                      \
     if (auto status_ = (expression); !status_.ok()) return status_.error(); \
   } while (false)

@@ -53,8 +53,9 @@ Result<Bytes> parse_bytes(std::string_view text) {
     if (bytes > 9e18) return make_error(ErrorCode::kInvalidArgument, fmt::format("'{}' is larger than any memory", text));
     return Bytes(static_cast<int64_t>(bytes));
   }
-  return make_error(ErrorCode::kInvalidArgument,
-                    fmt::format("'{}' has the unknown unit '{}'; use B, KiB, MiB, GiB, TiB (1024) or KB, MB, GB (1000)", text, unit));
+  return make_error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("'{}' has the unknown unit '{}'; use B, KiB, MiB, GiB, TiB (1024) or KB, MB, GB (1000)", text, unit));
 }
 
 }  // namespace quire

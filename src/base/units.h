@@ -52,8 +52,8 @@ inline constexpr int kSpanTokens = kTileTokens * kSpanTiles;
 // "720 KiB", "1.50 GiB", "17 B": binary units, three digits.
 [[nodiscard]] std::string format_bytes(Bytes bytes);
 
-// Reads "24GiB", "512 MiB", "1.5GB", "4096": KiB/MiB/GiB/TiB are powers of 1024, KB/MB/GB/TB powers of 1000, a bare number is bytes.
-// An error names what is wrong with the text. Never negative.
+// Reads "24GiB", "512 MiB", "1.5GB", "4096": KiB/MiB/GiB/TiB are powers of 1024, KB/MB/GB/TB powers of 1000, a bare number is
+// bytes. An error names what is wrong with the text. Never negative.
 [[nodiscard]] Result<Bytes> parse_bytes(std::string_view text);
 
 }  // namespace quire

@@ -1,0 +1,146 @@
+// quire bench engine: how fast one user's prompt is read and his reply written, and how much of the memory's speed that takes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <vector>
+
+#include "app/command.h"
+#include "app/model_flags.h"
+#include "app/progress.h"
+#include "engine/bandwidth.h"
+#include "engine/sequence.h"
+#include "port/clock.h"
+#include "port/machine.h"
+#include "sampling/sampler.h"
+
+namespace quire::app {
+namespace {
+
+struct BenchFlags {
+  ModelFlags model;
+  int64_t prompt = 512;
+  int64_t reply = 128;
+  int users = 1;
+  int runs = 5;
+  bool json = false;
+};
+
+struct Measurement {
+  double prefill_tps;
+  double decode_tps;
+  double memory_gbps;      // mean of what was measured before and after the run
+  double bandwidth_share;  // bytes that decoding must read, over what could be read in that time
+};
+
+// Ordinary tokens at random, the same for every run: speed does not depend on which they are.
+std::vector<TokenId> random_prompt(const engine::Engine& engine, int64_t length) {
+  std::mt19937 random(1);
+  std::vector<TokenId> tokens;
+  while (static_cast<int64_t>(tokens.size()) < length) {
+    const auto id = static_cast<TokenId>(random() % static_cast<uint32_t>(engine.config().vocabulary));
+    if (engine.tokenizer().contains(id) && !engine.tokenizer().is_control(id)) tokens.push_back(id);
+  }
+  return tokens;
+}
+
+// Bytes that a decoding step must read at least: all weights (the embedding only where it is the output), and the keys and values.
+double bytes_of_step(const engine::Engine& engine, TokenCount length) {
+  double bytes = static_cast<double>(engine.weight_bytes().value);
+  if (!engine.config().tied_output) bytes -= static_cast<double>(engine.embedding_bytes().value);
+  for (const kv::LayerGroupSpec& group : engine.layer_groups()) {
+    const int64_t seen = group.window ? std::min(*group.window, length.value) : length.value;
+    bytes += static_cast<double>(kv::token_bytes(group).value) * static_cast<double>(seen);
+  }
+  return bytes;
+}
+
+Result<Measurement> measure_once(engine::Engine& engine, engine::BandwidthProbe& probe, const BenchFlags& flags,
+                                 const std::vector<TokenId>& prompt) {
+  QUIRE_TRY(engine::Sequence sequence, engine::Sequence::create(engine, TokenCount(flags.prompt + flags.reply)));
+  sampling::Sampler sampler({.temperature = 0});
+  const auto sample = [&] { return sampler.sample(sequence.logits(), TokenPos(sequence.length().value), sequence.tokens()); };
+  const double bandwidth_before = probe.measure();
+
+  const double start = port::monotonic_seconds();
+  QUIRE_TRY_STATUS(sequence.extend(prompt));
+  TokenId token = sample();
+  const double first_token = port::monotonic_seconds();
+  for (int64_t i = 1; i < flags.reply; ++i) {
+    QUIRE_TRY_STATUS(sequence.extend(std::span(&token, 1)));
+    token = sample();
+  }
+  const double end = port::monotonic_seconds();
+
+  const double bandwidth = (bandwidth_before + probe.measure()) / 2;
+  const double decode_tps = flags.reply > 1 ? static_cast<double>(flags.reply - 1) / (end - first_token) : 0;
+  const TokenCount middle(flags.prompt + flags.reply / 2);
+  return Measurement{.prefill_tps = static_cast<double>(flags.prompt) / (first_token - start),
+                     .decode_tps = decode_tps,
+                     .memory_gbps = bandwidth / 1e9,
+                     .bandwidth_share = bytes_of_step(engine, middle) * decode_tps / bandwidth};
+}
+
+double median(std::vector<Measurement> runs, double Measurement::*field) {
+  std::sort(runs.begin(), runs.end(), [&](const Measurement& a, const Measurement& b) { return a.*field < b.*field; });
+  return runs[runs.size() / 2].*field;
+}
+
+nlohmann::ordered_json to_json(const BenchFlags& flags, const engine::Engine& engine, const std::vector<Measurement>& runs) {
+  return {{"users", flags.users},
+          {"prompt_tokens", flags.prompt},
+          {"new_tokens", flags.reply},
+          {"threads", engine.threads()},
+          {"isa", kernels::to_string(engine.kernels().isa)},
+          {"runs", runs.size()},
+          {"prefill_tps", median(runs, &Measurement::prefill_tps)},
+          {"decode_tps", median(runs, &Measurement::decode_tps)},
+          {"memory_gbps", median(runs, &Measurement::memory_gbps)},
+          {"bandwidth_share", median(runs, &Measurement::bandwidth_share)},
+          {"rss_mib", port::process_memory().peak_resident.value >> 20}};
+}
+
+Status bench_engine(const BenchFlags& flags) {
+  QUIRE_TRY(const engine::EngineOptions options, engine_options(flags.model));
+  QUIRE_TRY(const std::unique_ptr<engine::Engine> engine, load_engine(options));
+  QUIRE_TRY(engine::BandwidthProbe probe, engine::BandwidthProbe::create(engine->team()));
+  const std::vector<TokenId> prompt = random_prompt(*engine, flags.prompt);
+  ProgressLine progress("measuring");
+  std::vector<Measurement> runs;
+  for (int run = 0; run <= flags.runs; ++run) {
+    QUIRE_TRY(const Measurement measured, measure_once(*engine, probe, flags, prompt));
+    if (run > 0) runs.push_back(measured);  // the first one warms up
+    progress.update(run + 1, flags.runs + 1);
+  }
+  const nlohmann::ordered_json report = to_json(flags, *engine, runs);
+  if (flags.json) {
+    fmt::print("{}\n", report.dump());
+    return {};
+  }
+  fmt::print("prefill  {:>8.1f} tokens/s  ({} tokens)\n", report["prefill_tps"].get<double>(), flags.prompt);
+  fmt::print("decode   {:>8.1f} tokens/s  ({} tokens)\n", report["decode_tps"].get<double>(), flags.reply);
+  fmt::print("memory   {:>8.1f} GB/s read by {} threads; decoding needs {:.0f} % of it\n", report["memory_gbps"].get<double>(),
+             engine->threads(), 100 * report["bandwidth_share"].get<double>());
+  fmt::print("median of {} runs, {}, {} MiB resident at most\n", flags.runs, kernels::to_string(engine->kernels().isa),
+             report["rss_mib"].get<int64_t>());
+  return {};
+}
+
+}  // namespace
+
+Command bench_engine_command(CLI::App& bench) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* line = bench.add_subcommand("engine", "Measure prefill and decode of a model");
+  add_model_flags(*line, flags->model);
+  line->add_option("-p,--prompt", flags->prompt, "Tokens of the prompt")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  line->add_option("-n,--new", flags->reply, "Tokens of the reply")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  line->add_option("--users", flags->users, "Users at once; this version runs one")->check(CLI::Range(1, 1))->capture_default_str();
+  line->add_option("--runs", flags->runs, "Runs of which the median is taken")->check(CLI::Range(1, 1000))->capture_default_str();
+  line->add_flag("--json", flags->json, "Print JSON");
+  line->footer("Example: quire bench engine -m models/SmolLM2-135M-Instruct.Q4_1.gguf --prompt 512 --new 128 --users 1 --json");
+  return {.line = line, .run = [flags] { return bench_engine(*flags); }};
+}
+
+}  // namespace quire::app

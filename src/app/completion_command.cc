@@ -1,0 +1,85 @@
+// quire completion SHELL: a script that completes subcommands and flags, made from the command line's own description.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/command.h"
+
+namespace quire::app {
+namespace {
+
+// All words that may follow a command: its subcommands and its flags.
+std::vector<std::string> words_after(const CLI::App& line) {
+  std::vector<std::string> words;
+  for (const CLI::App* sub : line.get_subcommands([](const CLI::App*) { return true; })) words.push_back(sub->get_name());
+  for (const CLI::Option* option : line.get_options()) {
+    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) words.push_back("-" + name);
+  }
+  return words;
+}
+
+// Calls visit(path of names below the program, words) for the program and each of its subcommands.
+template <typename Visit>
+void for_each_line(const CLI::App& line, const std::string& path, const Visit& visit) {
+  visit(path, words_after(line));
+  for (const CLI::App* sub : line.get_subcommands([](const CLI::App*) { return true; })) {
+    for_each_line(*sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), visit);
+  }
+}
+
+std::string bash_script(const CLI::App& root) {
+  std::string cases;
+  for_each_line(root, "", [&](const std::string& path, const std::vector<std::string>& words) {
+    cases += fmt::format("    '{}') words='{}' ;;\n", path, fmt::join(words, " "));
+  });
+  return fmt::format(R"(_quire() {{
+  local current="${{COMP_WORDS[COMP_CWORD]}}" path='' word words=''
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    case "$word" in -*) break ;; esac
+    path="${{path:+$path }}$word"
+  done
+  case "$path" in
+{}  esac
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  if [[ $current != -* ]]; then COMPREPLY+=($(compgen -f -- "$current")); fi
+}}
+complete -o filenames -F _quire quire
+)",
+                     cases);
+}
+
+std::string fish_script(const CLI::App& root) {
+  std::string script = "complete -c quire -e\n";
+  for_each_line(root, "", [&](const std::string& path, const std::vector<std::string>& words) {
+    const std::string condition =
+        path.empty() ? "__fish_use_subcommand" : fmt::format("__fish_seen_subcommand_from {}", path.substr(path.rfind(' ') + 1));
+    for (const std::string& word : words) script += fmt::format("complete -c quire -n '{}' -a '{}'\n", condition, word);
+  });
+  return script;
+}
+
+Status print_completion(const CLI::App& root, const std::string& shell) {
+  if (shell == "fish") {
+    fmt::print("{}", fish_script(root));
+  } else {
+    if (shell == "zsh") fmt::print("autoload -U +X bashcompinit && bashcompinit\n");
+    fmt::print("{}", bash_script(root));
+  }
+  return {};
+}
+
+}  // namespace
+
+Command completion_command(CLI::App& root) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* line = root.add_subcommand("completion", "Print a script that completes commands and flags in a shell");
+  line->add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  line->footer("Example: source <(quire completion bash)");
+  return {.line = line, .run = [shell, &root] { return print_completion(root, *shell); }};
+}
+
+}  // namespace quire::app

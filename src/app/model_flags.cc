@@ -1,0 +1,68 @@
+#include "app/model_flags.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "app/progress.h"
+
+namespace quire::app {
+namespace {
+
+// What --isa and QUIRE_ISA accept on this machine, for messages.
+std::string available_names() {
+  std::string names;
+  for (const kernels::KernelSet* set : kernels::available_kernel_sets()) {
+    names += (names.empty() ? "" : ", ") + std::string(kernels::to_string(set->isa));
+  }
+  return names;
+}
+
+Result<const kernels::KernelSet*> choose_kernels(std::string name) {
+  if (const char* forced = std::getenv("QUIRE_ISA"); name.empty() && forced != nullptr) name = forced;
+  if (name.empty()) return &kernels::best_kernel_set();
+  const auto isa = kernels::isa_from(name);
+  if (!isa) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("'{}' is no instruction set; this processor runs {}", name, available_names()));
+  }
+  const kernels::KernelSet* set = kernels::kernel_set(*isa);
+  if (set == nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("this processor lacks {}; it runs {}", name, available_names()));
+  }
+  return set;
+}
+
+}  // namespace
+
+void add_model_flags(CLI::App& line, ModelFlags& flags) {
+  line.add_option("-m,--model", flags.model, "The model, a GGUF file")->required();
+  line.add_option("-t,--threads", flags.threads, "Threads that compute (default: the cores this process may use)")
+      ->check(CLI::Range(1, 1024));
+  line.add_option("--isa", flags.isa,
+                  "Instruction set: reference, portable, avx2, avx512, avx512-vnni (default: the fastest here)");
+  line.add_option("--kv-format", flags.kv_format, "Numbers of the KV cache")
+      ->check(CLI::IsMember({"f16", "f32"}))
+      ->capture_default_str();
+  line.add_option("--chunk,-b,--batch-size", flags.chunk, "Prompt tokens that are computed together")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+}
+
+Result<engine::EngineOptions> engine_options(const ModelFlags& flags) {
+  QUIRE_TRY(const kernels::KernelSet* kernels, choose_kernels(flags.isa));
+  engine::EngineOptions options;
+  options.model_path = flags.model;
+  options.threads = flags.threads;
+  options.kernels = kernels;
+  options.kv_format = flags.kv_format == "f32" ? kernels::KvFormat::kF32 : kernels::KvFormat::kF16;
+  options.chunk = flags.chunk;
+  return options;
+}
+
+Result<std::unique_ptr<engine::Engine>> load_engine(const engine::EngineOptions& options) {
+  ProgressLine progress("loading " + options.model_path);
+  return engine::Engine::create(options, [&](Bytes done, Bytes total) { progress.update(done.value, total.value); });
+}
+
+}  // namespace quire::app

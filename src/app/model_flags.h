@@ -1,0 +1,29 @@
+// Flags that all commands which run a model share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+
+namespace quire::app {
+
+struct ModelFlags {
+  std::string model;
+  int threads = 0;
+  std::string isa;
+  std::string kv_format = "f16";
+  int chunk = 512;
+};
+
+void add_model_flags(CLI::App& line, ModelFlags& flags);
+
+// The options that the flags mean. The instruction set comes from --isa, else from QUIRE_ISA, else it is the fastest.
+[[nodiscard]] Result<engine::EngineOptions> engine_options(const ModelFlags& flags);
+
+// Loads the model; shows progress on a terminal when that takes longer than a second.
+[[nodiscard]] Result<std::unique_ptr<engine::Engine>> load_engine(const engine::EngineOptions& options);
+
+}  // namespace quire::app
