@@ -48,8 +48,7 @@ models: build-deps ## fetch every model that the tests use into models/
 
 .PHONY: test
 test: build-deps models ## build and pass all tests, in the release and in the checked build
-	@tools/run-tests release
-	@tools/run-tests dev
+	@status=0; tools/run-tests release || status=1; tools/run-tests dev || status=1; exit $$status
 
 .PHONY: sanitize
 sanitize: build-deps ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -65,6 +64,7 @@ fuzz: deps ## every fuzz target for a minute (SECONDS_EACH=60)
 
 .PHONY: check
 check: deps ## the rules that a compiler does not hold: format, layers, sizes, ... (tools/check --list)
+	@tools/build release build.ninja
 	@tools/check
 
 .PHONY: format
