@@ -1,10 +1,11 @@
-"""Layer order: a folder of src/ includes its own headers and those of the folders that src/README.md allows it."""
+"""Layer order: a folder of src/ includes its own headers and those of the folders that src/README.md allows it; its tests may also
+include what tests/ has for all."""
 
 import pathlib
 import re
 
 from checks import cpp_source
-from checks.tree import Violation
+from checks.tree import Violation, is_test
 
 NAME = "layers"
 HELP = "src/README.md's layer order: a folder includes only folders below it, by full quoted paths"
@@ -36,6 +37,8 @@ def read_layers(text):
 def _check_include(tree, layers, path, line, included):
     folder = path.split("/")[1]
     target = included.split("/")[0]
+    if target == "tests" and is_test(path) and tree.exists(included):
+        return None
     if not tree.exists(f"src/{included}"):
         return Violation(path, line, f'"{included}" is no file of src/; write "folder/file.h", or <...> for a header of a library')
     if target != folder and target not in layers[folder]:

@@ -23,6 +23,11 @@ class LayersTest(CheckTest):
         tree = self.tree({**self.files(), "src/port/x.cc": '#include "b.h"\n'})
         self.assert_finds(layers.run(tree), ("src/port/x.cc", 1, "is no file of src/"))
 
+    def test_tests_may_include_what_tests_has_for_all(self):
+        line = '#include "tests/support/s.h"\n'
+        tree = self.tree({**self.files(), "tests/support/s.h": "", "src/port/x_test.cc": line, "src/port/y.cc": line})
+        self.assert_finds(layers.run(tree), ("src/port/y.cc", 1, "is no file of src/"))
+
     def test_a_folder_that_is_not_listed_is_found_once(self):
         tree = self.tree({**self.files(), "src/misc/x.cc": "", "src/misc/y.cc": ""})
         self.assert_finds(layers.run(tree), ("src/misc/x.cc", 1, "src/misc is not in the layer list"))
