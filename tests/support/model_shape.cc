@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <numbers>
 
 #include "base/check.h"
+#include "base/math.h"
 
 namespace quire::test_support {
 namespace {
@@ -139,7 +139,7 @@ std::vector<float> llama3_rope_factors(int64_t head_dim, double base, double fac
   constexpr double kHighFrequencyFactor = 4;
   std::vector<float> factors;
   for (int64_t i = 0; i < head_dim; i += 2) {
-    const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(head_dim));
+    const double frequency = math::pow(base, -static_cast<double>(i) / static_cast<double>(head_dim));
     const double wavelength = 2 * std::numbers::pi / frequency;
     if (wavelength < kOriginalContext / kHighFrequencyFactor) {
       factors.push_back(1.0f);
