@@ -36,6 +36,17 @@ struct AttentionShape {
 // Bytes of a tile record: 2 * kv_heads * head_dim * 32 elements, rounded up to 64.
 [[nodiscard]] size_t tile_record_bytes(const AttentionShape& shape);
 
+[[nodiscard]] constexpr size_t element_bytes(KvFormat format) { return format == KvFormat::kF16 ? 2 : 4; }
+// Where the K and the V of a KV head begin in a record.
+[[nodiscard]] constexpr size_t key_offset(const AttentionShape& shape, int kv_head) {
+  return static_cast<size_t>(kv_head) * 2 * kTileTokens * static_cast<size_t>(shape.head_dim) * element_bytes(shape.format);
+}
+[[nodiscard]] constexpr size_t value_offset(const AttentionShape& shape, int kv_head) {
+  return key_offset(shape, kv_head) + kTileTokens * static_cast<size_t>(shape.head_dim) * element_bytes(shape.format);
+}
+
+inline constexpr int kMaxHeadDim = 256;
+
 // A run of tile records of one layer at equal distances.
 struct KvPiece {
   std::byte* base = nullptr;  // record of tile first_tile
@@ -48,6 +59,9 @@ struct KvPiece {
 struct SpanTiles {
   const std::byte* tile[kSpanTiles] = {};
   int64_t first_position = 0;  // a multiple of 128
+
+  // Where the K of the two tiles begins that the same thread reads after this span, or null: fetched ahead, never needed.
+  const std::byte* next_keys[2] = {};
 };
 
 // One query head's part in one span.

@@ -18,6 +18,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/half.h"
+
 #define QUIRE_PLAIN_LOOPS (HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128)
 
 HWY_BEFORE_NAMESPACE();
@@ -80,33 +82,26 @@ HWY_INLINE Vec16 keep_lanes(Vec16 v, int begin, int end, Vec16 other) {
 HWY_INLINE Vec16 round_nearest(Vec16 v) {
   return each_lane([&](int i) { return (v.lane[i] + 12582912.0f) - 12582912.0f; });
 }
+// Lane i of v where x < bound does not hold, else +0.
+HWY_INLINE Vec16 zero_below(Vec16 v, Vec16 x, float bound) {
+  return each_lane([&](int i) { return x.lane[i] < bound ? 0.0f : v.lane[i]; });
+}
+// Lane i of v where x > bound does not hold, else other.
+HWY_INLINE Vec16 replace_above(Vec16 v, Vec16 x, float bound, float other) {
+  return each_lane([&](int i) { return x.lane[i] > bound ? other : v.lane[i]; });
+}
+// v * 2^n by adding n to the exponent bits, where n is held in the low bits of `shifted` (see kRoundingShift).
+HWY_INLINE Vec16 add_to_exponent(Vec16 v, Vec16 shifted) {
+  return each_lane([&](int i) {
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(v.lane[i]) + (std::bit_cast<uint32_t>(shifted.lane[i]) << 23));
+  });
+}
 // 2^n for integral n in [-126, 127].
 HWY_INLINE Vec16 power_of_two(Vec16 n) {
   return each_lane([&](int i) { return std::bit_cast<float>((static_cast<int32_t>(n.lane[i]) + 127) << 23); });
 }
 
 // f16 <-> f32 of 16 values: conversions are exact or round to nearest even, on every set.
-HWY_INLINE float half_to_float(uint16_t h) {
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
-  const uint32_t rest = h & 0x7fffu;
-  if (rest >= 0x7c00u)
-    return std::bit_cast<float>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13) | ((rest & 0x3ffu) != 0 ? 0x400000u : 0u));
-  const float magnitude = std::bit_cast<float>(rest << 13) * 0x1p112f;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-}
-HWY_INLINE uint16_t float_to_half(float f) {
-  const uint32_t bits = std::bit_cast<uint32_t>(f);
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  const uint32_t rest = bits & 0x7fffffffu;
-  if (rest > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((rest >> 13) & 0x3ffu));
-  if (rest >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
-  if (rest < 0x38800000u) {  // subnormal: let the f32 addition round
-    const float shifted = std::bit_cast<float>(rest) + 0.5f;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
-  }
-  const uint32_t rounded = rest - 0x38000000u + 0xfffu + ((rest >> 13) & 1u);
-  return static_cast<uint16_t>(sign | (rounded >> 13));
-}
 HWY_INLINE Vec16 load_f16(const void* p) {
   uint16_t halves[kLanes];
   std::memcpy(halves, p, sizeof(halves));
@@ -116,6 +111,32 @@ HWY_INLINE void store_f16(Vec16 v, void* p) {
   uint16_t halves[kLanes];
   for (int i = 0; i < kLanes; ++i) halves[i] = float_to_half(v.lane[i]);
   std::memcpy(p, halves, sizeof(halves));
+}
+
+// even.lane[i] = p[2i], odd.lane[i] = p[2i + 1].
+HWY_INLINE void load_pairs(const float* p, Vec16& even, Vec16& odd) {
+  even = each_lane([&](int i) { return p[2 * i]; });
+  odd = each_lane([&](int i) { return p[2 * i + 1]; });
+}
+HWY_INLINE void store_pairs(Vec16 even, Vec16 odd, float* p) {
+  for (int i = 0; i < kLanes; ++i) {
+    p[2 * i] = even.lane[i];
+    p[2 * i + 1] = odd.lane[i];
+  }
+}
+
+// Horizontal reductions in the fixed order of docs/arithmetic.md: lanes i and i + 8, then i and i + 4, i + 2, i + 1.
+HWY_INLINE float reduce_add(Vec16 v) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) v.lane[i] += v.lane[i + half];
+  }
+  return v.lane[0];
+}
+HWY_INLINE float reduce_max(Vec16 v) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) v.lane[i] = v.lane[i] > v.lane[i + half] ? v.lane[i] : v.lane[i + half];
+  }
+  return v.lane[0];
 }
 
 #else  // vectors
@@ -195,6 +216,27 @@ HWY_INLINE Vec16 round_nearest(Vec16 v) {
   for (int i = 0; i < kParts; ++i) v.part[i] = hn::Sub(hn::Add(v.part[i], magic), magic);
   return v;
 }
+// Lane i of v where x < bound does not hold, else +0.
+HWY_INLINE Vec16 zero_below(Vec16 v, Vec16 x, float bound) {
+  const auto limit = hn::Set(FloatTag(), bound);
+  for (int i = 0; i < kParts; ++i) v.part[i] = hn::IfThenZeroElse(hn::Lt(x.part[i], limit), v.part[i]);
+  return v;
+}
+// Lane i of v where x > bound does not hold, else other.
+HWY_INLINE Vec16 replace_above(Vec16 v, Vec16 x, float bound, float other) {
+  const auto limit = hn::Set(FloatTag(), bound);
+  const auto replacement = hn::Set(FloatTag(), other);
+  for (int i = 0; i < kParts; ++i) v.part[i] = hn::IfThenElse(hn::Gt(x.part[i], limit), replacement, v.part[i]);
+  return v;
+}
+// v * 2^n by adding n to the exponent bits, where n is held in the low bits of `shifted` (see kRoundingShift).
+HWY_INLINE Vec16 add_to_exponent(Vec16 v, Vec16 shifted) {
+  for (int i = 0; i < kParts; ++i) {
+    const auto exponent = hn::ShiftLeft<23>(hn::BitCast(IntTag(), shifted.part[i]));
+    v.part[i] = hn::BitCast(FloatTag(), hn::Add(hn::BitCast(IntTag(), v.part[i]), exponent));
+  }
+  return v;
+}
 // 2^n for integral n in [-126, 127].
 HWY_INLINE Vec16 power_of_two(Vec16 n) {
   for (int i = 0; i < kParts; ++i) {
@@ -216,26 +258,44 @@ HWY_INLINE void store_f16(Vec16 v, void* p) {
   for (int i = 0; i < kParts; ++i) hn::StoreU(hn::DemoteTo(HalfTag(), v.part[i]), HalfTag(), halves + i * kPartLanes);
 }
 
+// even.lane[i] = p[2i], odd.lane[i] = p[2i + 1].
+HWY_INLINE void load_pairs(const float* p, Vec16& even, Vec16& odd) {
+  for (int i = 0; i < kParts; ++i) hn::LoadInterleaved2(FloatTag(), p + 2 * i * kPartLanes, even.part[i], odd.part[i]);
+}
+HWY_INLINE void store_pairs(Vec16 even, Vec16 odd, float* p) {
+  for (int i = 0; i < kParts; ++i) hn::StoreInterleaved2(even.part[i], odd.part[i], FloatTag(), p + 2 * i * kPartLanes);
+}
+
+// Horizontal reductions in the fixed order of docs/arithmetic.md: lanes i and i + 8, then i and i + 4, i + 2, i + 1.
+using HalfVecTag = hn::FixedTag<float, 8>;
+using QuarterVecTag = hn::FixedTag<float, 4>;
+HWY_INLINE float reduce_add(Vec16 v) {
+#if HWY_TARGET == HWY_AVX2
+  const auto eight = hn::Add(v.part[0], v.part[1]);
+#else
+  const auto eight = hn::Add(hn::LowerHalf(HalfVecTag(), v.part[0]), hn::UpperHalf(HalfVecTag(), v.part[0]));
+#endif
+  auto four = hn::Add(hn::LowerHalf(QuarterVecTag(), eight), hn::UpperHalf(QuarterVecTag(), eight));
+  four = hn::Add(four, hn::Shuffle1032(four));
+  return hn::GetLane(hn::Add(four, hn::Shuffle2301(four)));
+}
+HWY_INLINE float reduce_max(Vec16 v) {
+#if HWY_TARGET == HWY_AVX2
+  const auto eight = hn::Max(v.part[0], v.part[1]);
+#else
+  const auto eight = hn::Max(hn::LowerHalf(HalfVecTag(), v.part[0]), hn::UpperHalf(HalfVecTag(), v.part[0]));
+#endif
+  auto four = hn::Max(hn::LowerHalf(QuarterVecTag(), eight), hn::UpperHalf(QuarterVecTag(), eight));
+  four = hn::Max(four, hn::Shuffle1032(four));
+  return hn::GetLane(hn::Max(four, hn::Shuffle2301(four)));
+}
+
 #endif  // QUIRE_PLAIN_LOOPS
 
 HWY_INLINE Vec16 zero() { return set1(0.0f); }
 
-// Horizontal reductions in the fixed order of docs/arithmetic.md: lanes i and i + 8, then i and i + 4, i + 2, i + 1.
-HWY_INLINE float reduce_add(Vec16 v) {
-  float lane[kLanes];
-  store(v, lane);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
-  }
-  return lane[0];
-}
-HWY_INLINE float reduce_max(Vec16 v) {
-  float lane[kLanes];
-  store(v, lane);
-  float largest = lane[0];
-  for (int i = 1; i < kLanes; ++i) largest = lane[i] > largest ? lane[i] : largest;
-  return largest;
-}
+// A hint that the line at p is read soon, once.
+HWY_INLINE void prefetch_once(const void* p) { __builtin_prefetch(p, 0, 0); }
 
 }  // namespace quire::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
