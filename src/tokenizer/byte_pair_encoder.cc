@@ -14,7 +14,7 @@ namespace {
 
 Error corrupt_merge(size_t rank, std::string_view merge, std::string_view what) {
   return make_error(ErrorCode::kCorrupt,
-                    fmt::format("tokenizer: merge {} ({}, tokenizer.ggml.merges) {}", rank, quoted(merge), what));
+                    fmt::format("tokenizer: merge {} ({}, tokenizer.ggml.merges) {}", rank, printable(merge), what));
 }
 
 // Tokens that plain text can become.
@@ -88,8 +88,9 @@ Status BytePairEncoder::read_merges(const Vocabulary& vocabulary, const Pieces& 
     const std::array<std::string_view, 3> texts = {merge.substr(0, space), merge.substr(space + 1), merged};
     for (size_t i = 0; i < texts.size(); ++i) {
       const auto id = index.find(vocabulary.tokens, texts[i]);
-      if (!id) return corrupt_merge(rank, merge, fmt::format("names {}, which is no token", quoted(texts[i])));
-      if (!is_text(vocabulary, *id)) return corrupt_merge(rank, merge, fmt::format("names the special token {}", quoted(texts[i])));
+      if (!id) return corrupt_merge(rank, merge, fmt::format("names {}, which is no token", printable(texts[i])));
+      if (!is_text(vocabulary, *id))
+        return corrupt_merge(rank, merge, fmt::format("names the special token {}", printable(texts[i])));
       ids[i] = *id;
     }
     if (std::string(pieces[ids[0]]).append(pieces[ids[1]]) != pieces[ids[2]]) {

@@ -15,7 +15,7 @@ Result<LiteralMatcher> LiteralMatcher::create(std::vector<Literal> literals) {
     if (literal.text.size() > kMaxLiteralBytes) {
       return make_error(ErrorCode::kLimit,
                         fmt::format("tokenizer: the special token {} ({}) has {} bytes; at most {} are supported", literal.id,
-                                    quoted(literal.text), literal.text.size(), kMaxLiteralBytes));
+                                    printable(literal.text), literal.text.size(), kMaxLiteralBytes));
     }
   }
   std::sort(literals.begin(), literals.end(), [](const Literal& a, const Literal& b) { return a.text < b.text; });

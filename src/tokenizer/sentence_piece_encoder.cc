@@ -31,7 +31,7 @@ Status SentencePieceEncoder::read_bytes(const Vocabulary& vocabulary) {
     if (byte < 0) {
       return make_error(ErrorCode::kCorrupt,
                         fmt::format("tokenizer: token {} has the type byte, but its text {} is not of the form <0xNN>", id,
-                                    quoted(vocabulary.tokens[id])));
+                                    printable(vocabulary.tokens[id])));
     }
     TokenId& token = byte_tokens_[static_cast<size_t>(byte)];
     if (token != kNoToken) {

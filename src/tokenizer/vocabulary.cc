@@ -40,14 +40,14 @@ Status check_vocabulary(const Vocabulary& v) {
   const size_t count = v.tokens.size();
   for (size_t id = 0; id < v.types.size(); ++id) {
     if (v.types[id] < static_cast<int32_t>(TokenType::kNormal) || v.types[id] > static_cast<int32_t>(TokenType::kByte)) {
-      return corrupt(fmt::format("token {} ({}) has the unknown type {}", id, quoted(v.tokens[id]), v.types[id]));
+      return corrupt(fmt::format("token {} ({}) has the unknown type {}", id, printable(v.tokens[id]), v.types[id]));
     }
   }
   TokenIndex index(count);
   for (size_t id = 0; id < count; ++id) {
     if (v.tokens[id].empty()) continue;
     if (const auto first = index.insert(v.tokens, static_cast<TokenId>(id))) {
-      return corrupt(fmt::format("the tokens {} and {} have the same text {}", *first, id, quoted(v.tokens[id])));
+      return corrupt(fmt::format("the tokens {} and {} have the same text {}", *first, id, printable(v.tokens[id])));
     }
   }
   const std::pair<std::string_view, const std::optional<int64_t>*> ids[] = {{"bos_token_id", &v.bos},
@@ -63,7 +63,7 @@ TokenType type_of(const Vocabulary& v, TokenId id) {
   return v.types.empty() ? TokenType::kNormal : static_cast<TokenType>(v.types[static_cast<size_t>(id)]);
 }
 
-std::string quoted(std::string_view text) {
+std::string printable(std::string_view text) {
   constexpr size_t kMaxShown = 40;
   std::string shown = "\"";
   for (const char c : text.substr(0, kMaxShown)) {

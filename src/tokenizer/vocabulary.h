@@ -50,6 +50,6 @@ struct Vocabulary {
 [[nodiscard]] TokenType type_of(const Vocabulary& vocabulary, TokenId id);
 
 // A token's text for messages: quoted, cut at 40 bytes, with \xNN for what a terminal should not see.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string printable(std::string_view text);
 
 }  // namespace quire::tokenizer
