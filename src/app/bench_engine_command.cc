@@ -52,7 +52,7 @@ double bytes_of_step(const engine::Engine& engine, TokenCount length) {
   if (!engine.config().tied_output) bytes -= static_cast<double>(engine.embedding_bytes().value);
   for (const kv::LayerGroupSpec& group : engine.layer_groups()) {
     const int64_t seen = group.window ? std::min(*group.window, length.value) : length.value;
-    bytes += static_cast<double>(kv::token_bytes(group).value) * static_cast<double>(seen);
+    bytes += static_cast<double>(kv::bytes_per_token(group).value) * static_cast<double>(seen);
   }
   return bytes;
 }

@@ -31,8 +31,8 @@ class Sequence {
   [[nodiscard]] std::span<const float> logits();
 
   // Makes the sequence the first `length` tokens of itself. When a window has dropped what they would need, it becomes empty
-  // instead; returns the tokens that are left.
-  TokenCount truncate(TokenCount length);
+  // instead. Returns the tokens that are left; logits() need another one first. `wanted` is at most length().
+  [[nodiscard]] Result<TokenCount> truncate(TokenCount wanted);
 
   [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
   [[nodiscard]] TokenCount length() const { return TokenCount(static_cast<int64_t>(tokens_.size())); }
@@ -41,11 +41,13 @@ class Sequence {
 
  private:
   Sequence(Engine& engine, kv::SequenceMemory memory, TokenCount max_tokens);
+  void view_memory();
 
   Engine* engine_;
   kv::SequenceMemory memory_;
   TokenCount max_tokens_;
   std::vector<TokenId> tokens_;
+  int last_row_ = -1;                                      // of the last pass, the last token's; -1 when no pass ended with it
   std::vector<kernels::KvPiece> pieces_;                   // by layer: one segment each
   std::vector<std::span<const kernels::KvPiece>> layers_;  // what the forward pass takes
 };

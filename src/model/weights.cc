@@ -43,16 +43,6 @@ std::string shape_of(const gguf::TensorInfo& tensor) {
   return text;
 }
 
-// What the machine and this process's control group can still give; nothing when neither says.
-std::optional<Bytes> memory_left() {
-  std::optional<Bytes> left = port::available_memory();
-  if (const auto group = port::group_memory()) {
-    const Bytes in_group = std::max(Bytes(0), group->limit - group->used);
-    left = left ? std::min(*left, in_group) : in_group;
-  }
-  return left;
-}
-
 }  // namespace
 
 // Which tensor goes where: made from the file and the configuration, then carried out by pack().
@@ -198,7 +188,7 @@ Result<std::unique_ptr<const Weights>> Weights::load(const gguf::File& file, con
   std::unique_ptr<Weights> weights(new Weights());
   WeightPlan plan(file, config);
   QUIRE_TRY_STATUS(plan.lay_out(*weights));
-  const std::optional<Bytes> available = memory_left();
+  const std::optional<Bytes> available = port::memory_left();
   if (available && plan.bytes() > *available) {
     return make_error(ErrorCode::kOutOfMemory,
                       fmt::format("the weights take {} and {} of memory are available; close other programs or "

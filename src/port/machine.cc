@@ -130,6 +130,17 @@ std::optional<GroupMemory> group_memory() {
   return tightest;
 }
 
+std::optional<Bytes> memory_left() {
+  std::optional<Bytes> left = available_memory();
+  if (const std::optional<GroupMemory> group = group_memory()) {
+    const Bytes in_group = std::max(Bytes(0), group->limit - group->used);
+    left = left ? std::min(*left, in_group) : in_group;
+  }
+  return left;
+}
+
+Bytes page_bytes() { return Bytes(::sysconf(_SC_PAGESIZE)); }
+
 ProcessMemory process_memory() {
   const std::string status = text_of("/proc/self/status");
   return {.resident = parse_kilobytes(status, "VmRSS").value_or(Bytes(0)),

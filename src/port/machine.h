@@ -30,6 +30,12 @@ struct GroupMemory {
 };
 [[nodiscard]] std::optional<GroupMemory> group_memory();
 
+// What this process can still take: available_memory(), or less where its control group's limit leaves less.
+[[nodiscard]] std::optional<Bytes> memory_left();
+
+// The unit in which the system backs memory.
+[[nodiscard]] Bytes page_bytes();
+
 // This process: resident now, the largest it ever was, and its page tables. Zeros where /proc does not say.
 struct ProcessMemory {
   Bytes resident;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "port/file.h"
+#include "port/machine.h"
 
 // Linux 5.14's; Debian 12's headers have it, older ones that build for newer kernels do not.
 #ifndef MADV_POPULATE_WRITE
@@ -74,7 +75,7 @@ int64_t count_by_mincore(std::byte* address, Bytes bytes, int64_t page) {
 
 }  // namespace
 
-PosixVm::PosixVm() : page_(::sysconf(_SC_PAGESIZE)), pagemap_(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) {}
+PosixVm::PosixVm() : page_(page_bytes()), pagemap_(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) {}
 
 PosixVm::~PosixVm() {
   if (pagemap_ >= 0) ::close(pagemap_);

@@ -1,0 +1,136 @@
+#include "app/chat_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/progress.h"
+#include "port/clock.h"
+
+namespace quire::app {
+namespace {
+
+double rate(TokenCount tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens.value) / seconds : 0; }
+
+size_t common_length(std::span<const TokenId> a, std::span<const TokenId> b) {
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+}  // namespace
+
+std::string summary(const Answer& a) {
+  const TokenCount computed = a.prompt_tokens - a.reused_tokens;
+  const std::string reused = a.reused_tokens.value > 0 ? fmt::format(" ({} reused)", a.reused_tokens.value) : "";
+  return fmt::format(
+      "[prompt {} tokens{}, {:.0f} tokens/s; reply {} tokens, {:.0f} tokens/s, {}; KV {} used, {} backed, {} a token]",
+      a.prompt_tokens.value, reused, rate(computed, a.prompt_seconds), a.reply_tokens.value, rate(a.reply_tokens, a.reply_seconds),
+      engine::to_string(a.end), format_bytes(a.kv_used), format_bytes(a.kv_backed), format_bytes(a.kv_per_token));
+}
+
+Result<ChatSession> ChatSession::create(engine::Engine& engine, SessionOptions options) {
+  const TokenCount longest(engine.config().context_length);
+  if (options.context > longest) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--context {} is more than the {} tokens that the model was made for", options.context.value, longest.value));
+  }
+  if (options.context.value == 0) options.context = longest;
+  return ChatSession(engine, std::move(options));
+}
+
+ChatSession::ChatSession(engine::Engine& engine, SessionOptions options) : engine_(&engine), options_(std::move(options)) {
+  clear();
+}
+
+bool ChatSession::uses_template() const { return !options_.raw && engine_->chat_template() != nullptr; }
+
+void ChatSession::clear() {
+  messages_.clear();
+  if (!options_.system.empty()) messages_.push_back({.role = "system", .content = options_.system});
+}
+
+Result<Answer> ChatSession::ask(const std::string& text, const engine::ReplyListener& listener) {
+  if (uses_template()) messages_.push_back({.role = "user", .content = text});
+  std::string reply;
+  const auto attempt = [&]() -> Result<Answer> {
+    QUIRE_TRY(const std::vector<TokenId> prompt, prompt_tokens(text));
+    return answer(prompt, listener, reply);
+  };
+  Result<Answer> answered = attempt();
+  if (uses_template()) {
+    if (answered.ok())
+      messages_.push_back({.role = "assistant", .content = std::move(reply)});
+    else
+      messages_.pop_back();
+  }
+  return answered;
+}
+
+Result<std::vector<TokenId>> ChatSession::prompt_tokens(const std::string& text) const {
+  const tokenizer::Tokenizer& tokenizer = engine_->tokenizer();
+  std::vector<TokenId> tokens;
+  if (uses_template()) {
+    QUIRE_TRY(const std::string prompt, render(messages_));
+    QUIRE_TRY(tokens, tokenizer.encode(prompt, {.parse_special = true}));
+  } else {
+    QUIRE_TRY(tokens, tokenizer.encode(text, {.add_special = true}));
+  }
+  if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
+  if (TokenCount(static_cast<int64_t>(tokens.size())) >= options_.context) {
+    return make_error(ErrorCode::kLimit,
+                      fmt::format("the prompt has {} tokens, the context has room for {} and a reply; shorten it or raise "
+                                  "--context",
+                                  tokens.size(), options_.context.value - 1));
+  }
+  return tokens;
+}
+
+// Keeps what the sequence and the prompt have in common; the last token is always computed, for its logits.
+Status ChatSession::hold_prefix(std::span<const TokenId> prompt) {
+  if (!sequence_) {
+    QUIRE_TRY(sequence_, engine::Sequence::create(*engine_, options_.context));
+  }
+  const size_t held = std::min(common_length(sequence_->tokens(), prompt), prompt.size() - 1);
+  QUIRE_TRY_STATUS(sequence_->truncate(TokenCount(static_cast<int64_t>(held))));
+  return {};
+}
+
+// Computes the prompt pass by pass; returns whether to go on.
+Result<bool> ChatSession::compute_prompt(std::span<const TokenId> rest, const engine::ReplyListener& listener) {
+  ProgressLine progress("reading the prompt");
+  const auto chunk = static_cast<size_t>(engine_->forward().max_rows());
+  for (size_t done = 0; done < rest.size(); done += chunk) {
+    QUIRE_TRY_STATUS(sequence_->extend_one_pass(rest.subspan(done, std::min(chunk, rest.size() - done))));
+    progress.update(static_cast<int64_t>(done), static_cast<int64_t>(rest.size()));
+    if (!listener("")) return false;
+  }
+  return true;
+}
+
+Result<Answer> ChatSession::answer(std::span<const TokenId> prompt, const engine::ReplyListener& listener, std::string& reply) {
+  QUIRE_TRY_STATUS(hold_prefix(prompt));
+  Answer a{.end = engine::ReplyEnd::kInterrupted,
+           .prompt_tokens = TokenCount(static_cast<int64_t>(prompt.size())),
+           .reused_tokens = sequence_->length(),
+           .reply_tokens = {},
+           .kv_used = {},
+           .kv_backed = {},
+           .kv_per_token = {}};
+  const double start = port::monotonic_seconds();
+  QUIRE_TRY(const bool go_on, compute_prompt(prompt.subspan(static_cast<size_t>(a.reused_tokens.value)), listener));
+  const double computed = port::monotonic_seconds();
+  a.prompt_seconds = computed - start;
+  if (go_on) {
+    QUIRE_TRY(engine::Reply made, engine::generate(*engine_, *sequence_, options_.reply, listener));
+    a.end = made.end;
+    a.reply_tokens = made.tokens;
+    reply = std::move(made.text);
+  }
+  a.reply_seconds = port::monotonic_seconds() - computed;
+  a.kv_used = sequence_->memory().used_bytes(sequence_->length());
+  a.kv_backed = sequence_->memory().backed_bytes();
+  for (const kv::LayerGroupSpec& group : engine_->layer_groups()) a.kv_per_token += kv::bytes_per_token(group);
+  return a;
+}
+
+}  // namespace quire::app

@@ -1,0 +1,31 @@
+#include "app/interrupt.h"
+
+#include <unistd.h>
+
+namespace quire::app {
+namespace {
+
+constexpr int kExitInterrupted = 130;  // what shells report for a program ended by SIGINT
+
+volatile std::sig_atomic_t interrupts = 0;
+
+void remember(int) {
+  interrupts = interrupts + 1;
+  if (interrupts > 1) _exit(kExitInterrupted);
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  interrupts = 0;
+  struct sigaction action = {};
+  action.sa_handler = remember;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, &before_);
+}
+
+InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &before_, nullptr); }
+
+bool InterruptGuard::requested() const { return interrupts > 0; }
+
+}  // namespace quire::app

@@ -1,0 +1,194 @@
+#include "model/forward.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "kv/sequence_memory.h"
+#include "model/kv_layout.h"
+#include "port/posix_vm.h"
+#include "tests/support/tiny_models.h"
+
+namespace quire::model {
+namespace {
+
+using kernels::KernelSet;
+using kernels::KvFormat;
+
+// A model in memory, with the file that it came from.
+struct TinyModel {
+  ModelConfig config;
+  std::unique_ptr<const Weights> weights;
+};
+
+TinyModel load(const std::vector<std::byte>& bytes) {
+  const std::string path = testing::TempDir() + "tiny_model_" + std::to_string(getpid()) + ".gguf";
+  QUIRE_CHECK(port::write_file_atomically(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}).ok());
+  const port::MappedFile mapping = port::MappedFile::open(path).value();
+  const gguf::File file = gguf::File::parse(mapping.bytes()).value();
+  port::ThreadTeam team(2);
+  TinyModel model;
+  model.config = read_config(file).value();
+  model.weights = Weights::load(file, mapping, model.config, team, {}).value();
+  EXPECT_EQ(std::remove(path.c_str()), 0);
+  return model;
+}
+
+TinyModel llama(gguf::TensorType type) {
+  test_support::TinyModelOptions options = test_support::tiny_llama_options();
+  options.shape.embedding = 256;
+  options.matrix_type = type;
+  options.embedding_type = gguf::TensorType::kQ8_0;
+  return load(test_support::tiny_llama_model(options));
+}
+
+TinyModel gemma3() {
+  test_support::TinyModelOptions options = test_support::tiny_gemma3_options();
+  options.matrix_type = gguf::TensorType::kQ8_0;
+  options.embedding_type = gguf::TensorType::kQ8_0;
+  return load(test_support::tiny_gemma3_model(options));
+}
+
+std::vector<TokenId> tokens_for(const ModelConfig& config, int count) {
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back((i * 37 + i * i) % config.vocabulary);
+  return tokens;
+}
+
+// One sequence's memory and its view.
+class Kv {
+ public:
+  Kv(const ModelConfig& config, KvFormat format, int64_t max_tokens)
+      : budget_(Bytes(int64_t{1} << 30)),
+        memory_(kv::SequenceMemory::create(vm_, budget_, layer_groups(config, format), TokenCount(max_tokens)).value()) {
+    for (size_t layer = 0; layer < config.layers.size(); ++layer) {
+      const kv::Stripe stripe = memory_.stripe(static_cast<int>(layer));
+      pieces_.push_back({.base = stripe.base,
+                         .tile_stride = stripe.tile_stride,
+                         .first_tile = 0,
+                         .tiles = tiles_for(TokenCount(max_tokens)).value});
+    }
+    for (const kernels::KvPiece& piece : pieces_) layers_.emplace_back(&piece, 1);
+  }
+
+  SequenceChunk chunk(std::span<const TokenId> tokens, int64_t first) {
+    EXPECT_EQ(memory_.prepare(TokenCount(first + static_cast<int64_t>(tokens.size()))).value(), kv::Space::kOk);
+    return {.tokens = tokens, .first_position = TokenPos(first), .layers = layers_};
+  }
+  void trim(int64_t length) { memory_.trim(TokenCount(length)); }
+
+ private:
+  port::PosixVm vm_;
+  kv::Budget budget_;
+  kv::SequenceMemory memory_;
+  std::vector<kernels::KvPiece> pieces_;
+  std::vector<std::span<const kernels::KvPiece>> layers_;
+};
+
+struct How {
+  const KernelSet& set = kernels::best_kernel_set();
+  KvFormat format = KvFormat::kF16;
+  int threads = 1;
+  int chunk = 512;
+};
+
+// The logits of all positions.
+std::vector<float> logits_of(const TinyModel& model, std::span<const TokenId> tokens, const How& how) {
+  port::ThreadTeam team(how.threads);
+  const auto forward = Forward::create(model.config, *model.weights, how.set, how.format, how.chunk, team).value();
+  Kv memory(model.config, how.format, static_cast<int64_t>(tokens.size()));
+  std::vector<float> all;
+  for (size_t done = 0; done < tokens.size(); done += static_cast<size_t>(how.chunk)) {
+    const auto part = tokens.subspan(done, std::min(static_cast<size_t>(how.chunk), tokens.size() - done));
+    const SequenceChunk chunk = memory.chunk(part, static_cast<int64_t>(done));
+    forward->run(std::span(&chunk, 1));
+    for (size_t row = 0; row < part.size(); row += Forward::kMaxLogitRows) {
+      const int rows = static_cast<int>(std::min<size_t>(Forward::kMaxLogitRows, part.size() - row));
+      const std::span<const float> logits = forward->logits(static_cast<int>(row), rows);
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    memory.trim(static_cast<int64_t>(done + part.size()));
+  }
+  return all;
+}
+
+// Equal to the bit, NaN and the sign of zero included.
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+void expect_same_however_computed(const TinyModel& model, KvFormat format) {
+  const std::vector<TokenId> tokens = tokens_for(model.config, 150);
+  for (const KernelSet* set : kernels::available_kernel_sets()) {
+    const std::string name(to_string(set->isa));
+    const std::vector<float> whole = logits_of(model, tokens, {.set = *set, .format = format});
+    for (const float logit : whole) ASSERT_TRUE(std::isfinite(logit)) << name;
+    for (const int chunk : {1, 7, 32, 100}) {
+      EXPECT_TRUE(same_bits(logits_of(model, tokens, {.set = *set, .format = format, .chunk = chunk}), whole))
+          << name << " chunk " << chunk;
+    }
+    for (const int threads : {2, 3, 8}) {
+      EXPECT_TRUE(same_bits(logits_of(model, tokens, {.set = *set, .format = format, .threads = threads, .chunk = 64}), whole))
+          << name << " threads " << threads;
+    }
+  }
+}
+
+TEST(Forward, LlamaIsTheSameInAnyChunksOnAnyThreads) {
+  expect_same_however_computed(llama(gguf::TensorType::kQ4_1), KvFormat::kF16);
+}
+TEST(Forward, GemmaIsTheSameInAnyChunksOnAnyThreads) { expect_same_however_computed(gemma3(), KvFormat::kF16); }
+TEST(Forward, WithF32RecordsToo) { expect_same_however_computed(gemma3(), KvFormat::kF32); }
+
+TEST(Forward, SetsWithTheSameArithmeticAgreeToTheBit) {
+  const TinyModel model = llama(gguf::TensorType::kQ4_K);
+  const std::vector<TokenId> tokens = tokens_for(model.config, 70);
+  const std::vector<float> best = logits_of(model, tokens, {});
+  for (const KernelSet* set : kernels::available_kernel_sets()) {
+    if (set->arithmetic != kernels::best_kernel_set().arithmetic) continue;
+    EXPECT_TRUE(same_bits(logits_of(model, tokens, {.set = *set}), best)) << to_string(set->isa);
+  }
+}
+
+TEST(Forward, SeveralSequencesInOnePassAreWhatTheyAreAlone) {
+  const TinyModel model = gemma3();
+  const std::vector<TokenId> tokens = tokens_for(model.config, 90);
+  const std::span<const TokenId> first = std::span(tokens).first(61);
+  const std::span<const TokenId> second = std::span(tokens).last(23);
+  const std::vector<float> first_alone = logits_of(model, first, {});
+  const std::vector<float> second_alone = logits_of(model, second, {});
+
+  port::ThreadTeam team(2);
+  const auto forward = Forward::create(model.config, *model.weights, kernels::best_kernel_set(), KvFormat::kF16, 100, team).value();
+  Kv first_kv(model.config, KvFormat::kF16, 100);
+  Kv second_kv(model.config, KvFormat::kF16, 100);
+  const SequenceChunk chunks[] = {first_kv.chunk(first, 0), second_kv.chunk(second, 0)};
+  forward->run(chunks);
+  const auto vocabulary = static_cast<size_t>(model.config.vocabulary);
+  const auto last_row = [&](const std::vector<float>& all) { return std::span(all).last(vocabulary); };
+  EXPECT_TRUE(same_bits(forward->logits(60, 1), last_row(first_alone)));
+  EXPECT_TRUE(same_bits(forward->logits(83, 1), last_row(second_alone)));
+}
+
+// Formats: what the fast set computes stays near the reference on the same weights.
+TEST(Forward, EveryWeightFormatIsNearTheReference) {
+  for (const gguf::TensorType type : gguf::all_tensor_types()) {
+    const TinyModel model = llama(type);
+    const std::vector<TokenId> tokens = tokens_for(model.config, 40);
+    const std::vector<float> exact =
+        logits_of(model, tokens, {.set = *kernels::kernel_set(kernels::Isa::kReference), .format = KvFormat::kF32});
+    const std::vector<float> fast = logits_of(model, tokens, {});
+    double error = 0;
+    double size = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      error += (exact[i] - fast[i]) * (exact[i] - fast[i]);
+      size += exact[i] * exact[i];
+    }
+    EXPECT_LT(std::sqrt(error / size), 0.03) << to_string(type);
+    EXPECT_GT(error, 0) << to_string(type);
+  }
+}
+
+}  // namespace
+}  // namespace quire::model
