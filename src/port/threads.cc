@@ -13,10 +13,12 @@
 namespace quire::port {
 namespace {
 
-// Waking a parked thread costs 5 to 50 µs on a virtual machine. Between runs (sampling, the next step's plan) that is worth this
-// much spinning; inside a run a member waits for partners that are working now.
+// Waking a parked thread costs 5 to 50 µs on a virtual machine: that much more spinning is worth it, between runs (sampling, the
+// next step's plan) as inside one, where a member waits for partners that are working now. After the first part of that time the
+// partner is probably not on a core, and perhaps waits for this one: from then on each look offers it.
 constexpr int64_t kIdleSpinNs = 100'000;
-constexpr int64_t kBusySpinNs = 1'000'000;
+constexpr int64_t kBusySpinNs = 200'000;
+constexpr int64_t kUnyieldingSpinNs = 30'000;
 constexpr int64_t kOversubscribedSpinNs = 0;
 
 void pause_cpu() {
@@ -48,17 +50,18 @@ void Doorbell::ring() {
 }
 
 void Doorbell::wait_beyond(uint32_t seen, int64_t spin_ns) {
-  constexpr int kLooksPerClock = 128;
   // The first looks need no clock: a partner that is about to arrive is the common case.
-  int64_t give_up_ns = spin_ns > 0 ? -1 : 0;
-  while (give_up_ns != 0) {
+  constexpr int kLooksPerClock = 128;
+  int64_t begin_ns = -1;
+  for (int64_t spent_ns = 0; spent_ns < spin_ns;) {
     for (int look = 0; look < kLooksPerClock; ++look) {
       if (rings_.load(std::memory_order_acquire) != seen) return;
       pause_cpu();
     }
     const int64_t now_ns = monotonic_ns();
-    if (give_up_ns < 0) give_up_ns = now_ns + spin_ns;
-    if (now_ns >= give_up_ns) break;
+    if (begin_ns < 0) begin_ns = now_ns;
+    spent_ns = now_ns - begin_ns;
+    if (spent_ns > kUnyieldingSpinNs) std::this_thread::yield();
   }
   parked_.fetch_add(1, std::memory_order_seq_cst);
   while (rings_.load(std::memory_order_seq_cst) == seen) futex_wait(rings_, seen);
