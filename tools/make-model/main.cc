@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 
 #include "base/units.h"
 #include "make_model.h"
+#include "port/clock.h"
 #include "port/file.h"
 
 namespace quire::make_model {
@@ -28,32 +28,37 @@ struct Flags {
   uint64_t seed = 1;
 };
 
-std::vector<std::string> type_names() {
-  std::vector<std::string> names;
-  for (const gguf::TensorType type : gguf::all_tensor_types()) names.emplace_back(gguf::to_string(type));
-  return names;
-}
+// One of the names, without listing them all beside the flag: the footer does.
+CLI::Validator one_of(const std::vector<std::string>& names) { return CLI::IsMember(names).description(""); }
 
 void declare_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--like", flags.like, "The model whose shape it gets")
-      ->required()
-      ->check(CLI::IsMember(test_support::known_shape_names()));
-  app.add_option("--layers", flags.layers, "Layers, when not as many as that model has")->check(CLI::Range(1, 10000));
-  app.add_option("--context", flags.context, "Context length, when not as long as that model's")->check(CLI::Range(1, 1 << 30));
-  app.add_option("--type", flags.type, "Type of the layers' matrices; a row that its blocks do not divide takes a smaller block")
-      ->check(CLI::IsMember(type_names()))
+  std::vector<std::string> types;
+  for (const gguf::TensorType type : gguf::all_tensor_types()) types.emplace_back(gguf::to_string(type));
+  const auto& shapes = test_support::known_shape_names();
+  app.add_option("--like", flags.like, "The model whose shape it gets")->required()->type_name("MODEL")->check(one_of(shapes));
+  app.add_option("--layers", flags.layers, "Layers, if not as many as that model has")->check(CLI::Range(1, 10000).description(""));
+  app.add_option("--context", flags.context, "Context length, if not that model's")->check(CLI::Range(1, 1 << 30).description(""));
+  app.add_option("--type", flags.type, "Type of the layers' matrices; rows that its blocks do not divide take smaller blocks")
+      ->type_name("TYPE")
+      ->check(one_of(types))
       ->capture_default_str();
-  app.add_option("--embedding-type", flags.embedding_type, "Type of token_embd.weight (--type, or --output-type where it is tied)")
-      ->check(CLI::IsMember(type_names()));
-  app.add_option("--output-type", flags.output_type, "Type of output.weight (Q6_K for quantized models, else --type)")
-      ->check(CLI::IsMember(type_names()));
+  app.add_option("--output-type", flags.output_type,
+                 "Type of output.weight; else Q8_0 with Q8_0, Q6_K with other blocks, or --type")
+      ->type_name("TYPE")
+      ->check(one_of(types));
+  app.add_option("--embedding-type", flags.embedding_type,
+                 "Type of token_embd.weight; else --type, or the output's type if it serves as the output too")
+      ->type_name("TYPE")
+      ->check(one_of(types));
   app.add_option("--seed", flags.seed, "Another seed gives other weights")->capture_default_str();
   app.add_option("--tokenizer-from", flags.tokenizer_from, "The GGUF file whose tokenizer and vocabulary it gets")
+      ->type_name("FILE")
       ->capture_default_str();
-  app.add_option("-o,--output", flags.output, "The file to write")->required();
+  app.add_option("-o,--output", flags.output, "The file to write")->required()->type_name("FILE");
   app.footer(
-      "Example:\n"
-      "  quire-make-model --like llama-3-8b --layers 4 --type Q4_K -o /tmp/llama-3-8b-4.gguf\n");
+      fmt::format("MODEL: {}\nTYPE: {}\n\nExample:\n"
+                  "  quire-make-model --like llama-3-8b --layers 4 --type Q4_K -o /tmp/llama-3-8b-4.gguf\n",
+                  fmt::join(shapes, ", "), fmt::join(types, ", ")));
 }
 
 Options options_from(const Flags& flags) {
@@ -81,10 +86,9 @@ class ProgressLine {
     if (shown_) fmt::print(stderr, "\r\x1b[K");
   }
   void show(uint64_t written, uint64_t total) {
-    using std::chrono::steady_clock;
-    const auto now = steady_clock::now();
+    const double now = port::monotonic_seconds();
     if (!terminal_ || now < next_) return;
-    next_ = now + std::chrono::milliseconds(200);
+    next_ = now + 0.2;
     shown_ = true;
     fmt::print(stderr, "\r\x1b[K{:3} % of {}", 100 * written / total, format_bytes(Bytes(static_cast<int64_t>(total))));
   }
@@ -92,7 +96,7 @@ class ProgressLine {
  private:
   bool terminal_ = isatty(STDERR_FILENO) != 0;
   bool shown_ = false;
-  std::chrono::steady_clock::time_point next_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  double next_ = port::monotonic_seconds() + 1.0;
 };
 
 Status run(const Flags& flags) {
