@@ -1,0 +1,29 @@
+// From messages to a prompt.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "chat/template.h"
+
+namespace quire::chat {
+
+struct Message {
+  std::string role;  // "system", "user", "assistant", ...
+  std::string content;
+};
+
+struct PromptOptions {
+  bool add_generation_prompt = true;  // ends where the assistant's reply begins
+  std::string bos_token;              // texts of the model's special tokens, empty where it has none
+  std::string eos_token;
+  RenderOptions render;
+};
+
+// The text of the prompt. Special tokens are in it as text; a bos token is where the template writes it.
+// Errors: as Template::render.
+[[nodiscard]] Result<std::string> render_chat(const Template& chat_template, std::span<const Message> messages,
+                                              const PromptOptions& options);
+
+}  // namespace quire::chat
