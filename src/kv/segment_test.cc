@@ -137,7 +137,10 @@ TEST(Segment, PageTablesAreChargedOnceAndUntilTheEnd) {
     EXPECT_EQ(segment.page_table_bytes(), Bytes(2 * 4096)) << "1 MiB at 0 and at 5 MiB: one table each";
     ASSERT_EQ(back(segment, 5), Space::kOk);
     EXPECT_EQ(segment.page_table_bytes(), Bytes(5 * 4096)) << "10 MiB without a gap: the two stripes share the third";
-    segment.give_back_before(TileIndex(5));
+    segment.give_back_from(TileCount(1));
+    ASSERT_EQ(back(segment, 2), Space::kOk);
+    EXPECT_EQ(segment.page_table_bytes(), Bytes(5 * 4096)) << "what was reached once stays";
+    segment.give_back_before(TileIndex(2));
     EXPECT_EQ(segment.backed_bytes(), Bytes(0));
     EXPECT_EQ(budget.backed(Purpose::kPageTables), Bytes(5 * 4096)) << "giving back does not free them";
   }
