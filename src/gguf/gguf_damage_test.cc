@@ -18,13 +18,14 @@ namespace {
 std::atomic<size_t> allocated_bytes = 0;  // in all, freed or not
 }  // namespace
 
-void* operator new(size_t size) {
+// Not inlined, because compilers take the malloc and free inside for mismatched pairs with new and delete.
+[[gnu::noinline]] void* operator new(size_t size) {
   allocated_bytes += size;
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace quire::gguf {
 namespace {
