@@ -206,7 +206,7 @@ TEST(TensorTypes, NamesAndSizes) {
   EXPECT_EQ(tensor_type_from_name("IQ4_XS"), std::nullopt);
   EXPECT_EQ(tensor_type_from_value(23), std::nullopt);
   EXPECT_EQ(tensor_type_value_name(39), "MXFP4");
-  EXPECT_EQ(tensor_type_value_name(4000000000), "type 4000000000");
+  EXPECT_EQ(tensor_type_value_name(4000000000), "4000000000 (unknown)");
   EXPECT_EQ(bits_per_weight(TensorType::kQ4_K), 4.5);
   EXPECT_EQ(bits_per_weight(TensorType::kQ6_K), 6.5625);
   EXPECT_EQ(row_bytes(TensorType::kQ5_K, 512), 352);

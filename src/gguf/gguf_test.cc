@@ -243,7 +243,7 @@ TEST(Gguf, RefusesDuplicatesAndBadNames) {
   expect_refused(empty, ErrorCode::kCorrupt, "the key of metadata entry 0 has 0 bytes");
   GgufWriter unprintable;
   unprintable.add_raw_tensor("a\nb\x1b[31m", {1}, 99, 0);
-  expect_refused(unprintable, ErrorCode::kUnsupported, "tensor a\\x0ab\\x1b[31m: its type type 99 is not supported");
+  expect_refused(unprintable, ErrorCode::kUnsupported, "tensor a\\x0ab\\x1b[31m: its type 99 (unknown) is not supported");
 }
 
 TEST(Gguf, RefusesBadAlignment) {

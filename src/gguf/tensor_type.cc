@@ -70,7 +70,7 @@ std::optional<TensorType> tensor_type_from_value(uint32_t value) {
 }
 
 std::string tensor_type_value_name(uint32_t value) {
-  return value < kAllNames.size() ? std::string(kAllNames[value]) : fmt::format("type {}", value);
+  return value < kAllNames.size() ? std::string(kAllNames[value]) : fmt::format("{} (unknown)", value);
 }
 
 std::string supported_tensor_types() {

@@ -43,7 +43,7 @@ enum class TensorType : uint32_t {
 [[nodiscard]] std::optional<TensorType> tensor_type_from_name(std::string_view name);
 // The type with that value in a file, if it is one that Quire computes with.
 [[nodiscard]] std::optional<TensorType> tensor_type_from_value(uint32_t value);
-// The name of any type that the format knows or knew, also unsupported ones ("IQ4_XS"); "type 77" for an unknown value.
+// The name of any type that the format knows or knew, also unsupported ones ("IQ4_XS"); "77 (unknown)" where there is none.
 [[nodiscard]] std::string tensor_type_value_name(uint32_t value);
 // "F32, F16, Q4_0, ...": all of them, for messages.
 [[nodiscard]] std::string supported_tensor_types();
