@@ -296,6 +296,28 @@ TEST(PosixVm, ReservingATebibyteIsFreeHere) {
   vm.release(std::move(*reservation));
 }
 
+// Without a file descriptor to spare there is no page map, and mincore is asked. In a child process, which keeps the limit.
+void query_without_page_map() {
+  const struct rlimit none {
+    0, 0
+  };
+  QUIRE_CHECK(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  PosixVm vm;
+  Result<Reservation> reservation = vm.reserve(Bytes(1 << 20));
+  const Bytes page = vm.granule();
+  QUIRE_CHECK(vm.query(*reservation, {Bytes(0), reservation->bytes()}) == Bytes(0));
+  QUIRE_CHECK(*vm.back(*reservation, {page * 2, page * 5}) == Backing::kBacked);
+  QUIRE_CHECK(vm.query(*reservation, {Bytes(0), reservation->bytes()}) == page * 5);
+  QUIRE_CHECK(vm.query(*reservation, {page * 6, page * 4}) == page);
+  vm.release(std::move(*reservation));
+  std::exit(0);
+}
+
+TEST(PosixVmDeathTest, WithoutThePageMapMincoreAnswers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(query_without_page_map(), ::testing::ExitedWithCode(0), "");
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // In a child process, because a limit on addresses cannot be taken back.
 void live_under_an_address_limit() {
