@@ -296,13 +296,16 @@ TEST(PosixVm, ReservingATebibyteIsFreeHere) {
   vm.release(std::move(*reservation));
 }
 
-// Without a file descriptor to spare there is no page map, and mincore is asked. In a child process, which keeps the limit.
+// Without a file descriptor to spare there is no page map, and mincore is asked. In a child process, whose limit is nobody else's.
 void query_without_page_map() {
+  struct rlimit usual {};
+  QUIRE_CHECK(::getrlimit(RLIMIT_NOFILE, &usual) == 0);
   const struct rlimit none {
-    0, 0
+    0, usual.rlim_max
   };
   QUIRE_CHECK(::setrlimit(RLIMIT_NOFILE, &none) == 0);
   PosixVm vm;
+  QUIRE_CHECK(::setrlimit(RLIMIT_NOFILE, &usual) == 0);
   Result<Reservation> reservation = vm.reserve(Bytes(1 << 20));
   const Bytes page = vm.granule();
   QUIRE_CHECK(vm.query(*reservation, {Bytes(0), reservation->bytes()}) == Bytes(0));
