@@ -296,6 +296,8 @@ TEST(PosixVm, ReservingATebibyteIsFreeHere) {
   vm.release(std::move(*reservation));
 }
 
+// Sanitizers need addresses and file descriptors of their own, which these limits do not leave them.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // Without a file descriptor to spare there is no page map, and mincore is asked. In a child process, whose limit is nobody else's.
 void query_without_page_map() {
   struct rlimit usual {};
@@ -321,7 +323,6 @@ TEST(PosixVmDeathTest, WithoutThePageMapMincoreAnswers) {
   EXPECT_EXIT(query_without_page_map(), ::testing::ExitedWithCode(0), "");
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // In a child process, because a limit on addresses cannot be taken back.
 void live_under_an_address_limit() {
   const struct rlimit limit {
