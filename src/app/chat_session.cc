@@ -16,6 +16,24 @@ size_t common_length(std::span<const TokenId> a, std::span<const TokenId> b) {
   return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
+std::string text_of(const tokenizer::Tokenizer& tokenizer, std::optional<TokenId> token) {
+  return token ? std::string(tokenizer.piece(*token)) : "";
+}
+
+chat::PromptOptions prompt_options(const tokenizer::Tokenizer& tokenizer) {
+  const std::tm now = port::local_time();
+  return {.add_generation_prompt = true,
+          .bos_token = text_of(tokenizer, tokenizer.bos()),
+          .eos_token = text_of(tokenizer, tokenizer.eos()),
+          .render = {.now = {.year = now.tm_year + 1900,
+                             .month = now.tm_mon + 1,
+                             .day = now.tm_mday,
+                             .hour = now.tm_hour,
+                             .minute = now.tm_min,
+                             .second = now.tm_sec},
+                     .limits = {}}};
+}
+
 }  // namespace
 
 std::string summary(const Answer& a) {
@@ -70,7 +88,7 @@ Result<std::vector<TokenId>> ChatSession::prompt_tokens(const std::string& text)
   const tokenizer::Tokenizer& tokenizer = engine_->tokenizer();
   std::vector<TokenId> tokens;
   if (uses_template()) {
-    QUIRE_TRY(const std::string prompt, render(messages_));
+    QUIRE_TRY(const std::string prompt, chat::render_chat(*engine_->chat_template(), messages_, prompt_options(tokenizer)));
     QUIRE_TRY(tokens, tokenizer.encode(prompt, {.parse_special = true}));
   } else {
     QUIRE_TRY(tokens, tokenizer.encode(text, {.add_special = true}));

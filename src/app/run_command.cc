@@ -66,7 +66,9 @@ Status run(RunFlags flags, bool prompt_given) {
   if (flags.random_seed) flags.session.reply.sampling.seed = std::random_device()();
   QUIRE_TRY_STATUS(sampling::validate(flags.session.reply.sampling));
   QUIRE_TRY(engine::EngineOptions options, engine_options(flags.model));
-  if (!flags.chat_template.empty()) QUIRE_TRY(options.chat_template, port::read_file(flags.chat_template, kMaxTemplateBytes));
+  if (!flags.chat_template.empty()) {
+    QUIRE_TRY(options.chat_template, port::read_file(flags.chat_template, kMaxTemplateBytes));
+  }
   QUIRE_TRY(const std::unique_ptr<engine::Engine> engine, load_engine(options));
   QUIRE_TRY(ChatSession session, ChatSession::create(*engine, flags.session));
   if (!session.uses_template() && !flags.session.raw) {

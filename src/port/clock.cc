@@ -10,4 +10,11 @@ int64_t monotonic_ns() {
 
 double monotonic_seconds() { return static_cast<double>(monotonic_ns()) * 1e-9; }
 
+std::tm local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  ::localtime_r(&now, &parts);
+  return parts;
+}
+
 }  // namespace quire::port

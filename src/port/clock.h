@@ -1,8 +1,9 @@
-// The only clock of Quire. It measures spans of time (how long did this step take); policies count steps instead, so that they can
-// be tested and replayed.
+// The only clocks of Quire. One measures spans of time (how long did this step take); policies count steps instead, so that they
+// can be tested and replayed. The other is the calendar, for people and chat templates.
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 
 namespace quire::port {
 
@@ -11,5 +12,8 @@ namespace quire::port {
 
 // The same in seconds.
 [[nodiscard]] double monotonic_seconds();
+
+// Date and time of day in this machine's time zone.
+[[nodiscard]] std::tm local_time();
 
 }  // namespace quire::port
