@@ -232,10 +232,10 @@ Result<const Expression*> ExpressionParser::parse_power() {
 }
 
 Result<const Expression*> ExpressionParser::parse_unary(bool with_filters) {
-  const NestingGuard guard(*this);
-  QUIRE_TRY_STATUS(guard.status());
   const Expression* node = nullptr;
   if (at_operator("-") || at_operator("+")) {
+    const NestingGuard guard(*this);
+    QUIRE_TRY_STATUS(guard.status());
     const Token token = take();
     QUIRE_TRY(const Expression* operand, parse_unary(false));
     QUIRE_TRY(node,

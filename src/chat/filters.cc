@@ -340,8 +340,8 @@ Result<Value> tojson(Runtime& runtime, const Value& value, const CallArguments& 
   return runtime.make_string(std::move(text));
 }
 
-Result<Value> to_integer(Runtime& runtime, const Value& value, const CallArguments& arguments) {
-  QUIRE_TRY_STATUS(runtime.charge(1));
+Result<Value> to_integer(Runtime&, const Value& value, const CallArguments& arguments) {
+  QUIRE_TRY_STATUS(require_defined(value));
   const Value* fallback = arguments.find(0, "default");
   QUIRE_TRY(const int64_t base, integer(arguments, 1, "base", 10));
   int64_t number = 0;
@@ -350,7 +350,8 @@ Result<Value> to_integer(Runtime& runtime, const Value& value, const CallArgumen
   if (value.as<double>() != nullptr) real = *value.as<double>();
   if (const std::string* text = value.as_string()) {
     const std::string_view digits = strip_left(strip_right(*text));
-    const std::string_view unsigned_digits = digits.substr(!digits.empty() && digits[0] == '+' ? 1 : 0);
+    const bool has_prefix = base == 16 && (digits.substr(0, 2) == "0x" || digits.substr(0, 2) == "0X");
+    const std::string_view unsigned_digits = digits.substr(has_prefix ? 2 : (digits.substr(0, 1) == "+" ? 1 : 0));
     const char* end = unsigned_digits.data() + unsigned_digits.size();
     if (base >= 2 && base <= 36) {
       const auto parsed = std::from_chars(unsigned_digits.data(), end, number, static_cast<int>(base));
@@ -364,6 +365,7 @@ Result<Value> to_integer(Runtime& runtime, const Value& value, const CallArgumen
 }
 
 Result<Value> to_float(Runtime&, const Value& value, const CallArguments& arguments) {
+  QUIRE_TRY_STATUS(require_defined(value));
   int64_t number = 0;
   if (value.as_integer(number)) return Value(static_cast<double>(number));
   if (value.as<double>() != nullptr) return value;
@@ -410,6 +412,20 @@ template <std::string (*kMap)(std::string_view)>
 Result<Value> map_text(Runtime& runtime, const Value& value, const CallArguments&) {
   QUIRE_TRY(const std::string text, to_text(runtime, value));
   return runtime.make_string(kMap(text));
+}
+
+// Jinja's filter of this name, unlike str.title, begins words after spaces and opening brackets only.
+std::string title_words(std::string_view text) {
+  static constexpr std::string_view kBeforeWords = "-({[<";
+  std::string result;
+  bool begins = true;
+  for (; !text.empty(); text.remove_prefix(first_character(text).bytes)) {
+    const Character character = first_character(text);
+    const std::string_view one = text.substr(0, character.bytes);
+    result += begins ? to_upper(one) : to_lower(one);
+    begins = is_space(character.code_point) || kBeforeWords.find(one) != std::string_view::npos;
+  }
+  return result;
 }
 
 std::string escape_html(std::string_view text) {
@@ -554,7 +570,7 @@ constexpr std::pair<std::string_view, FilterFunction> kFilters[] = {
     {"sort", sort},
     {"string", to_string_value},
     {"sum", sum},
-    {"title", map_text<to_title>},
+    {"title", map_text<title_words>},
     {"tojson", tojson},
     {"trim", trim},
     {"unique", unique},

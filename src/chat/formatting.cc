@@ -69,7 +69,7 @@ Result<std::string> convert_number(const Conversion& conversion, const Value& va
                                     : (conversion.kind == 'o' ? fmt::format("{:o}", integer) : fmt::format("{}", integer));
     }
   }
-  if (conversion.plus && text.front() != '-') text.insert(0, "+");
+  if (conversion.plus && text.front() != '-') text.insert(0, 1, '+');
   const auto width = static_cast<size_t>(conversion.width);
   if (conversion.zero && !conversion.left && text.size() < width) {
     text.insert(text.front() == '-' || text.front() == '+' ? 1 : 0, width - text.size(), '0');

@@ -23,7 +23,29 @@ std::string read_file(const std::string& path) {
 
 // The templates all of whose cases are equal: none may leave this list.
 const std::set<std::string>& equal_templates() {
-  static const std::set<std::string> names = {};
+  static const std::set<std::string> names = {"Apertus-8B-Instruct.jinja",
+                                              "CohereForAI-c4ai-command-r7b-12-2024-tool_use.jinja",
+                                              "GLM-4.6.jinja",
+                                              "HuggingFaceTB-SmolLM3-3B.jinja",
+                                              "Kimi-K2-Instruct.jinja",
+                                              "LFM2-8B-A1B.jinja",
+                                              "Mistral-Small-3.2-24B-Instruct-2506.jinja",
+                                              "NousResearch-Hermes-3-Llama-3.1-8B-tool_use.jinja",
+                                              "Qwen-Qwen2.5-7B-Instruct.jinja",
+                                              "Qwen-Qwen3-0.6B.jinja",
+                                              "Qwen3-Coder.jinja",
+                                              "SmolLM2-135M-Instruct.jinja",
+                                              "deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja",
+                                              "deepseek-ai-DeepSeek-V3.1.jinja",
+                                              "google-gemma-2-2b-it.jinja",
+                                              "google-gemma-4-31B-it.jinja",
+                                              "ibm-granite-granite-3.3-2B-Instruct.jinja",
+                                              "meta-llama-Llama-3.1-8B-Instruct.jinja",
+                                              "meta-llama-Llama-3.2-3B-Instruct.jinja",
+                                              "microsoft-Phi-3.5-mini-instruct.jinja",
+                                              "mistralai-Mistral-Nemo-Instruct-2407.jinja",
+                                              "openai-gpt-oss-120b.jinja",
+                                              "unsloth-mistral-Devstral-Small-2507.jinja"};
   return names;
 }
 
@@ -72,7 +94,9 @@ TEST(GoldenTest, TemplatesOfRealModelsGiveWhatJinja2Gives) {
   EXPECT_FALSE(equal_of_all.empty());
   for (const std::string& name : equal_templates()) EXPECT_EQ(equal_of_all.count(name), 1U) << name;
   for (const auto& [name, counts] : equal_of_all) {
-    if (counts.first == counts.second) EXPECT_EQ(equal_templates().count(name), 1U) << name << " is equal now: add it to the list";
+    if (counts.first == counts.second) {
+      EXPECT_EQ(equal_templates().count(name), 1U) << name << " is equal now: add it to the list";
+    }
   }
 }
 

@@ -218,6 +218,7 @@ Result<Value> add(Runtime& runtime, const Value& left, const Value& right) {
 }
 
 Result<Value> arithmetic(Runtime& runtime, char operation, const Value& left, const Value& right) {
+  if (operation == '%' && left.as_string() != nullptr) return format_percent(runtime, *left.as_string(), right);
   QUIRE_TRY_STATUS(require_defined(left));
   QUIRE_TRY_STATUS(require_defined(right));
   int64_t a = 0;
@@ -231,7 +232,6 @@ Result<Value> arithmetic(Runtime& runtime, char operation, const Value& left, co
     if (repeats(left) && right.as_integer(b)) return repeat(runtime, left, b);
     if (repeats(right) && left.as_integer(a)) return repeat(runtime, right, a);
   }
-  if (operation == '%' && left.as_string() != nullptr) return format_percent(runtime, *left.as_string(), right);
   return unsupported_operands(sign_of(operation), left, right);
 }
 

@@ -206,14 +206,13 @@ std::string format_float(double value) {
   const char* number = scientific.data() + mark + 1;
   std::from_chars(*number == '+' ? number + 1 : number, end, exponent);
   if (exponent < -4 || exponent >= 16) {
-    result += digits.substr(0, 1);
-    if (digits.size() > 1) result += "." + digits.substr(1);
-    return result + fmt::format("e{}{:02}", exponent < 0 ? '-' : '+', std::abs(exponent));
+    const std::string fraction = digits.size() > 1 ? "." + digits.substr(1) : "";
+    return fmt::format("{}{}{}e{}{:02}", result, digits.front(), fraction, exponent < 0 ? '-' : '+', std::abs(exponent));
   }
-  if (exponent < 0) return result + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+  if (exponent < 0) return fmt::format("{}0.{}{}", result, std::string(static_cast<size_t>(-exponent - 1), '0'), digits);
   const auto whole = static_cast<size_t>(exponent + 1);
-  if (digits.size() <= whole) return result + digits + std::string(whole - digits.size(), '0') + ".0";
-  return result + digits.substr(0, whole) + "." + digits.substr(whole);
+  if (digits.size() <= whole) return fmt::format("{}{}{}.0", result, digits, std::string(whole - digits.size(), '0'));
+  return fmt::format("{}{}.{}", result, digits.substr(0, whole), digits.substr(whole));
 }
 
 Result<std::string> to_repr(Runtime& runtime, const Value& value) {
