@@ -129,7 +129,7 @@ class PublishedVocabulary : public testing::TestWithParam<const char*> {};
 
 TEST_P(PublishedVocabulary, EveryTextIsEqual) {
   const char* folder = std::getenv("QUIRE_TEST_DATA");
-  if (!folder) GTEST_SKIP() << "QUIRE_TEST_DATA does not name a folder with vocab/";
+  if (!folder || !*folder) GTEST_SKIP() << "QUIRE_TEST_DATA does not name a folder with vocab/";
   const std::string path = fmt::format("{}/vocab/ggml-vocab-{}.gguf", folder, GetParam());
   const Result<Tokenizer> tokenizer = tokenizer_of(path);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;

@@ -29,6 +29,12 @@ TEST(LiteralMatcher, FindsTheFirstAndOfThoseTheLongest) {
   EXPECT_FALSE(LiteralMatcher().find("ab", 0).has_value());
 }
 
+TEST(LiteralMatcher, TakesZeroBytesAsBytes) {
+  const std::string longer("ab\0", 3);
+  EXPECT_EQ(matcher_of({"ab", longer}).find(longer, 0)->id, 1);
+  EXPECT_EQ(matcher_of({"ab", longer}).find("ab", 0)->id, 0);
+}
+
 TEST(LiteralMatcher, KnowsWholeLiterals) {
   const LiteralMatcher matcher = matcher_of({"ab", "abcd", ""});
   EXPECT_EQ(matcher.id_of("abcd"), 1);
@@ -46,8 +52,8 @@ TEST(LiteralMatcher, RefusesLiteralsThatWouldMakeItSlow) {
 
 RC_GTEST_PROP(LiteralMatcher, EqualsASearchForEach, ()) {
   const auto texts =
-      *rc::gen::container<std::set<std::string>>(rc::gen::container<std::string>(rc::gen::element('a', 'b', '\x80')));
-  const auto text = *rc::gen::container<std::string>(rc::gen::element('a', 'b', '\x80'));
+      *rc::gen::container<std::set<std::string>>(rc::gen::container<std::string>(rc::gen::element('a', 'b', '\x80', '\0')));
+  const auto text = *rc::gen::container<std::string>(rc::gen::element('a', 'b', '\x80', '\0'));
   const std::vector<std::string> literals(texts.begin(), texts.end());
   std::optional<LiteralMatcher::Match> expected;
   for (size_t id = 0; id < literals.size(); ++id) {

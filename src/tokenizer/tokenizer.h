@@ -42,7 +42,7 @@ struct DecodeOptions {
 };
 
 // Longer texts are refused: working memory is about 50 bytes for each byte of text.
-inline constexpr size_t kMaxTextBytes = size_t{256} << 20;
+inline constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
 class Tokenizer {
  public:

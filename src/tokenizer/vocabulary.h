@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -49,7 +50,7 @@ struct Vocabulary {
 // The type of a token of a checked vocabulary.
 [[nodiscard]] TokenType type_of(const Vocabulary& vocabulary, TokenId id);
 
-// A token's text for messages: quoted, cut at 40 bytes, with \xNN for what a terminal should not see.
+// A token's text for messages: in quotes, cut at 40 bytes, with \xNN for what a terminal should not see.
 [[nodiscard]] std::string printable(std::string_view text);
 
 }  // namespace quire::tokenizer

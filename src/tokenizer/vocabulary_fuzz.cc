@@ -1,7 +1,7 @@
 // Any vocabulary: an error or a tokenizer that works, never a crash.
 //
-// The input is lines. Each but the last few is a token, its first byte the type, the second the score; "+left right" is a merge;
-// "#" begins the flags and ids. The vocabulary has the byte tokens already, so that small inputs get far.
+// The first byte chooses the tiny vocabulary that the lines after it add to: a merge ("+left right"), flags and ids ("#..."), one
+// type too few ("-"), or a token (its type as a digit, its score as a byte, its text).
 #include <cstdint>
 #include <optional>
 #include <string>
