@@ -19,7 +19,7 @@ namespace quire::kernels {
 namespace {
 
 // Queries (positions x heads of a KV head) of one unit: enough to read K and V from the second-level cache.
-constexpr int kUnitQueries = 64;
+constexpr int kUnitQueries = 96;
 // What reading a tile costs, in queries of computing on it.
 constexpr int64_t kTileReadCost = 4;
 

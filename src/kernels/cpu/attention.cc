@@ -70,6 +70,26 @@ inline LiveRange live_range(const AttentionShape& shape, const SpanTiles& span, 
   return {static_cast<int>(std::max<int64_t>(first, 0)), static_cast<int>(last + 1)};
 }
 
+// Fills the view's slices; `next_keys` as in SpanTiles.
+inline void lay_slices(SpanView& view, size_t element, const std::byte* const* next_keys) {
+  const size_t key_stride = 2 * kTileTokens * element;  // two dimensions of a tile are as long as a slice's row
+  const size_t value_stride = static_cast<size_t>(view.head_dim) * element;
+  for (int tile = view.tile_begin; tile < view.tile_end; ++tile) {
+    for (int column = 0; column < view.head_dim; column += kSliceElements) {
+      view.slices[view.key_slice(tile) + column / kSliceElements] = {
+          view.keys[tile] + static_cast<size_t>(column) * kTileTokens * element, key_stride};
+      view.slices[view.value_slice(tile, column)] = {view.values[tile] + static_cast<size_t>(column) * element, value_stride};
+    }
+  }
+  const int total = 2 * (view.tile_end - view.tile_begin) * view.slices_a_row();
+  for (int i = 0; i < kSlicesAhead; ++i) {
+    const bool same_tile = view.head_dim > kSliceElements;
+    const std::byte* next = next_keys[same_tile ? 0 : i];
+    const size_t offset = same_tile ? static_cast<size_t>(i) * kSliceElements * kTileTokens * element : 0;
+    view.slices[total + i] = next == nullptr ? view.slices[total - 1] : Slice{next + offset, key_stride};
+  }
+}
+
 inline SpanView span_view(const AttentionShape& shape, const SpanTiles& span, int kv_head, const SpanQuery* queries, int count) {
   LiveRange any = {kSpanTokens, 0};
   for (int i = 0; i < count; ++i) {
@@ -80,27 +100,13 @@ inline SpanView span_view(const AttentionShape& shape, const SpanTiles& span, in
   view.head_dim = shape.head_dim;
   view.tile_begin = any.begin / kTileTokens;
   view.tile_end = (any.end + kTileTokens - 1) / kTileTokens;
-  const size_t element = element_bytes(shape.format);
-  const size_t key_stride = 2 * kTileTokens * element;  // two dimensions of a tile are as long as a slice's row
-  const size_t value_stride = static_cast<size_t>(shape.head_dim) * element;
   for (int tile = view.tile_begin; tile < view.tile_end; ++tile) {
     // A tile that nobody reads may be null; the first of the range is read.
     const std::byte* record = span.tile[span.tile[tile] != nullptr ? tile : view.tile_begin];
     view.keys[tile] = record + key_offset(shape, kv_head);
     view.values[tile] = record + value_offset(shape, kv_head);
-    for (int column = 0; column < shape.head_dim; column += kSliceElements) {
-      view.slices[view.key_slice(tile) + column / kSliceElements] = {
-          view.keys[tile] + static_cast<size_t>(column) * kTileTokens * element, key_stride};
-      view.slices[view.value_slice(tile, column)] = {view.values[tile] + static_cast<size_t>(column) * element, value_stride};
-    }
   }
-  const int total = 2 * (view.tile_end - view.tile_begin) * view.slices_a_row();
-  for (int i = 0; i < kSlicesAhead; ++i) {
-    const bool same_tile = shape.head_dim > kSliceElements;
-    const std::byte* next = span.next_keys[same_tile ? 0 : i];
-    const size_t offset = same_tile ? static_cast<size_t>(i) * kSliceElements * kTileTokens * element : 0;
-    view.slices[total + i] = next == nullptr ? view.slices[total - 1] : Slice{next + offset, key_stride};
-  }
+  lay_slices(view, element_bytes(shape.format), span.next_keys);
   return view;
 }
 
@@ -153,34 +159,27 @@ void score_tile(const SpanView& view, int tile, BlockBuffers& buffers) {
     const std::byte* keys = view.keys[tile] + static_cast<size_t>(lane) * kElement;
     const Slice* ahead = &view.slices[view.key_slice(tile) + kSlicesAhead];
     Vec16 sums[kQueries][kVectors];
-    for (auto& row : sums) {
-      for (Vec16& sum : row) sum = zero();
-    }
+    repeat<kQueries>(QUIRE_LAMBDA(auto j) { repeat<kVectors>(QUIRE_LAMBDA(auto v) { sums[j][v] = zero(); }); });
     for (int begin = 0; begin < view.head_dim; begin += kSliceElements, ++ahead) {
       const int end = std::min(begin + kSliceElements, view.head_dim);
       const std::byte* fetched = ahead->base;
       for (int dim = begin; dim < end; dim += 2, fetched += ahead->stride) {
-        for (size_t line = 0; line < kRowBytes; line += 64) prefetch_once(fetched + line);
-#pragma GCC unroll 2
-        for (int step = 0; step < 2; ++step) {
+        repeat<kRowBytes / 64>(QUIRE_LAMBDA(auto line) { prefetch_once(fetched + line * 64); });
+        repeat<2>(QUIRE_LAMBDA(auto step) {
           Vec16 k[kVectors];
-#pragma GCC unroll 8
-          for (int v = 0; v < kVectors; ++v) k[v] = load_elements<kFormat>(keys + v * kLanes * kElement);
+          repeat<kVectors>(QUIRE_LAMBDA(auto v) { k[v] = load_elements<kFormat>(keys + v * kLanes * kElement); });
           keys += kTileTokens * kElement;
-#pragma GCC unroll 8
-          for (int j = 0; j < kQueries; ++j) {
+          repeat<kQueries>(QUIRE_LAMBDA(auto j) {
             const Vec16 q = set1(buffers.queries[j][dim + step]);
-#pragma GCC unroll 8
-            for (int v = 0; v < kVectors; ++v) sums[j][v] = multiply_add(q, k[v], sums[j][v]);
-          }
-        }
+            repeat<kVectors>(QUIRE_LAMBDA(auto v) { sums[j][v] = multiply_add(q, k[v], sums[j][v]); });
+          });
+        });
       }
     }
-#pragma GCC unroll 8
-    for (int j = 0; j < kQueries; ++j) {
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) store(sums[j][v], &buffers.probabilities[j][tile * kTileTokens + lane + v * kLanes]);
-    }
+    float* scores = &buffers.probabilities[0][tile * kTileTokens + lane];
+    repeat<kQueries>(QUIRE_LAMBDA(auto j) {
+      repeat<kVectors>(QUIRE_LAMBDA(auto v) { store(sums[j][v], scores + j * kSpanTokens + v * kLanes); });
+    });
   }
 }
 
@@ -191,11 +190,8 @@ void add_values(const SpanView& view, int column, LiveRange live, const float* p
   constexpr size_t kPieceBytes = static_cast<size_t>(kVectors) * kLanes * kElement;
   const size_t stride = static_cast<size_t>(view.head_dim) * kElement;
   Vec16 acc[kQueries][kVectors];
-#pragma GCC unroll 8
-  for (int j = 0; j < kQueries; ++j) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) acc[j][v] = load(sums[j] + column + v * kLanes);
-  }
+  repeat<kQueries>(
+      QUIRE_LAMBDA(auto j) { repeat<kVectors>(QUIRE_LAMBDA(auto v) { acc[j][v] = load(sums[j] + column + v * kLanes); }); });
   for (int tile = live.begin / kTileTokens; tile * kTileTokens < live.end; ++tile) {
     const int begin = std::max(live.begin, tile * kTileTokens);
     const int end = std::min(live.end, (tile + 1) * kTileTokens);
@@ -204,23 +200,17 @@ void add_values(const SpanView& view, int column, LiveRange live, const float* p
     const Slice& ahead = view.slices[view.value_slice(tile, column) + kSlicesAhead];
     const std::byte* fetched = ahead.base + row * ahead.stride + static_cast<size_t>(column % kSliceElements) * kElement;
     for (int position = begin; position < end; ++position, values += stride, fetched += ahead.stride) {
-      for (size_t line = 0; line < kPieceBytes; line += 64) prefetch_once(fetched + line);
-      Vec16 row_values[kVectors];
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) row_values[v] = load_elements<kFormat>(values + v * kLanes * kElement);
-#pragma GCC unroll 8
-      for (int j = 0; j < kQueries; ++j) {
+      repeat<(kPieceBytes + 63) / 64>(QUIRE_LAMBDA(auto line) { prefetch_once(fetched + line * 64); });
+      Vec16 v_row[kVectors];
+      repeat<kVectors>(QUIRE_LAMBDA(auto v) { v_row[v] = load_elements<kFormat>(values + v * kLanes * kElement); });
+      repeat<kQueries>(QUIRE_LAMBDA(auto j) {
         const Vec16 p = set1(probabilities[j * kSpanTokens + position]);
-#pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) acc[j][v] = multiply_add(p, row_values[v], acc[j][v]);
-      }
+        repeat<kVectors>(QUIRE_LAMBDA(auto v) { acc[j][v] = multiply_add(p, v_row[v], acc[j][v]); });
+      });
     }
   }
-#pragma GCC unroll 8
-  for (int j = 0; j < kQueries; ++j) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) store(acc[j][v], sums[j] + column + v * kLanes);
-  }
+  repeat<kQueries>(
+      QUIRE_LAMBDA(auto j) { repeat<kVectors>(QUIRE_LAMBDA(auto v) { store(acc[j][v], sums[j] + column + v * kLanes); }); });
 }
 
 template <KvFormat kFormat, int kQueries>
@@ -241,27 +231,32 @@ void add_all_values(const SpanView& view, LiveRange live, const float* probabili
   }
 }
 
-// Turns one query's scores into exponentials; writes their maximum and sum into the header of its partial result.
-HWY_INLINE void exponentiate(float* scores, LiveRange live, float* partial) {
+// The maximum of one query's scores; lanes of their vectors that the query does not see become -infinity.
+HWY_INLINE float mask_and_maximize(float* scores, LiveRange live) {
   const int vector_begin = live.begin / kLanes;
   const int vector_end = (live.end + kLanes - 1) / kLanes;
   const Vec16 masked = set1(kMinusInfinity);
-  for (const int vector : {vector_begin, vector_end - 1}) {
-    float* edge = scores + vector * kLanes;
-    store(keep_lanes(load(edge), live.begin - vector * kLanes, live.end - vector * kLanes, masked), edge);
+  if (live.begin % kLanes != 0 || live.end % kLanes != 0) {
+    for (const int vector : {vector_begin, vector_end - 1}) {
+      float* edge = scores + vector * kLanes;
+      store(keep_lanes(load(edge), live.begin - vector * kLanes, live.end - vector * kLanes, masked), edge);
+    }
   }
   Vec16 maxima = masked;
   for (int vector = vector_begin; vector < vector_end; ++vector) maxima = max(load(scores + vector * kLanes), maxima);
-  const float maximum = reduce_max(maxima) + 0.0f;  // -0 becomes +0, whichever lane it came from
+  return reduce_max(maxima) + 0.0f;  // -0 becomes +0, whichever lane it came from
+}
+
+// Turns one query's scores into exponentials; their sums by lane.
+HWY_INLINE Vec16 exponentiate(float* scores, LiveRange live, float maximum) {
   const Vec16 maximum_lanes = set1(maximum);
   Vec16 sums = zero();
-  for (int vector = vector_begin; vector < vector_end; ++vector) {
+  for (int vector = live.begin / kLanes; vector < (live.end + kLanes - 1) / kLanes; ++vector) {
     const Vec16 e = exp_bounded(sub(load(scores + vector * kLanes), maximum_lanes));
     store(e, scores + vector * kLanes);
     sums = add(sums, e);
   }
-  partial[0] = maximum;
-  partial[1] = reduce_add(sums);
+  return sums;
 }
 
 template <KvFormat kFormat, int kQueries>
@@ -285,7 +280,15 @@ void attend_block(const AttentionShape& shape, const SpanTiles& span, const Span
   for (int tile = any.begin / kTileTokens; tile * kTileTokens < any.end; ++tile) {
     score_tile<kFormat, kQueries, score_vectors(kQueries)>(view, tile, buffers);
   }
-  for (int j = 0; j < kQueries; ++j) exponentiate(buffers.probabilities[j], live[j], queries[j].partial);
+  // Query after query in each step, so that one's latency hides behind another's work.
+  float maxima[kQueries];
+  for (int j = 0; j < kQueries; ++j) maxima[j] = mask_and_maximize(buffers.probabilities[j], live[j]);
+  Vec16 exponential_sums[kQueries];
+  for (int j = 0; j < kQueries; ++j) exponential_sums[j] = exponentiate(buffers.probabilities[j], live[j], maxima[j]);
+  for (int j = 0; j < kQueries; ++j) {
+    queries[j].partial[0] = maxima[j];
+    queries[j].partial[1] = reduce_add(exponential_sums[j]);
+  }
 
   if (common.begin >= common.end) common = {kSpanTokens, kSpanTokens};
   for (int j = 0; j < kQueries; ++j) {
@@ -307,16 +310,52 @@ AttendBlock choose_block(int count, std::integer_sequence<int, kCounts...>) {
   return kBlocks[count - 1];
 }
 
-void attend_span(const AttentionShape& shape, const SpanTiles& span, int kv_head, const SpanQuery* queries, int count) {
-  const SpanView view = span_view(shape, span, kv_head, queries, count);
-  constexpr auto kCounts = std::make_integer_sequence<int, kMaxQueries>();
+template <KvFormat kFormat>
+void attend_blocks(const AttentionShape& shape, const SpanTiles& span, const SpanView& view, const SpanQuery* queries, int count) {
   for (int blocks = (count + kMaxQueries - 1) / kMaxQueries; blocks > 0; --blocks) {
     const int in_block = (count + blocks - 1) / blocks;
-    const AttendBlock block = shape.format == KvFormat::kF16 ? choose_block<KvFormat::kF16>(in_block, kCounts)
-                                                             : choose_block<KvFormat::kF32>(in_block, kCounts);
-    block(shape, span, view, queries);
+    choose_block<kFormat>(in_block, std::make_integer_sequence<int, kMaxQueries>())(shape, span, view, queries);
     queries += in_block;
     count -= in_block;
+  }
+}
+
+// K and V of a span in f32, in the order of the records.
+struct alignas(64) SpanPanel {
+  float keys[kSpanTiles][kMaxHeadDim * kTileTokens];
+  float values[kSpanTiles][kMaxHeadDim * kTileTokens];
+};
+
+HWY_INLINE void expand(const std::byte* halves, int count, float* out) {
+  for (int i = 0; i < count; i += kLanes) store(load_f16(halves + static_cast<size_t>(i) * 2), out + i);
+}
+
+// With more queries than this f16 is converted once for all of them; the panel costs one more pass over second-level cache.
+constexpr int kExpandQueries = QUIRE_PLAIN_LOOPS ? kMaxQueries : 3 * kMaxQueries;
+
+HWY_NOINLINE void attend_expanded(const AttentionShape& shape, const SpanTiles& span, SpanView view, const SpanQuery* queries,
+                                  int count) {
+  SpanPanel panel;
+  const int elements = shape.head_dim * kTileTokens;
+  for (int tile = view.tile_begin; tile < view.tile_end; ++tile) {
+    expand(view.keys[tile], elements, panel.keys[tile]);
+    expand(view.values[tile], elements, panel.values[tile]);
+    view.keys[tile] = reinterpret_cast<const std::byte*>(panel.keys[tile]);
+    view.values[tile] = reinterpret_cast<const std::byte*>(panel.values[tile]);
+  }
+  const std::byte* nothing_next[2] = {};
+  lay_slices(view, sizeof(float), nothing_next);
+  attend_blocks<KvFormat::kF32>(shape, span, view, queries, count);
+}
+
+void attend_span(const AttentionShape& shape, const SpanTiles& span, int kv_head, const SpanQuery* queries, int count) {
+  const SpanView view = span_view(shape, span, kv_head, queries, count);
+  if (shape.format == KvFormat::kF32) {
+    attend_blocks<KvFormat::kF32>(shape, span, view, queries, count);
+  } else if (count > kExpandQueries) {
+    attend_expanded(shape, span, view, queries, count);
+  } else {
+    attend_blocks<KvFormat::kF16>(shape, span, view, queries, count);
   }
 }
 
