@@ -1,5 +1,6 @@
 // Bounds on what a chat template may cost. Templates and conversations are untrusted: every loop, copy and recursion of the
-// interpreter is charged to one of these.
+// interpreter is charged to one of these. With the default depth, compiling and rendering fit a stack of 1 MiB (8 MiB under
+// sanitizers).
 #pragma once
 
 #include <cstddef>
