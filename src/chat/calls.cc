@@ -1,8 +1,9 @@
 // Calls: macros, the functions that templates are given, and methods of what they make.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "chat/evaluator.h"
-#include "fmt/format.h"
 
 namespace quire::chat {
 

@@ -1,4 +1,6 @@
 // Filters: what follows `|`.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -6,7 +8,6 @@
 
 #include "chat/runtime.h"
 #include "chat/text.h"
-#include "fmt/format.h"
 
 namespace quire::chat {
 namespace {

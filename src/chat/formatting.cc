@@ -1,9 +1,10 @@
 // Python's "%" on strings: %s %r %d %i %x %o %f %e %g %c %% with flags, width and precision, by position or %(name)s.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "chat/runtime.h"
 #include "chat/text.h"
-#include "fmt/format.h"
 
 namespace quire::chat {
 namespace {

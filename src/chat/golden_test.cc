@@ -1,4 +1,7 @@
 // Templates of real models against what jinja2 makes of them. They are not ours, so they are found in QUIRE_TEST_DATA.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -6,8 +9,6 @@
 #include <sstream>
 
 #include "chat/template.h"
-#include "fmt/format.h"
-#include "gtest/gtest.h"
 
 namespace quire::chat {
 namespace {

@@ -1,10 +1,11 @@
 // The language, construct by construct. The wanted texts are what jinja2 3.1 gives with trim_blocks, lstrip_blocks, loop controls
 // and the immutable sandbox (errors: its words).
+#include <gtest/gtest.h>
+
 #include <string>
 #include <vector>
 
 #include "chat/template.h"
-#include "gtest/gtest.h"
 
 namespace quire::chat {
 namespace {

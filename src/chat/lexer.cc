@@ -1,12 +1,13 @@
 #include "chat/lexer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "chat/limits.h"
 #include "chat/text.h"
-#include "fmt/format.h"
 
 namespace quire::chat {
 namespace {

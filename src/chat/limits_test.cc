@@ -1,8 +1,9 @@
 // Whatever a template does, it ends, within its bounds.
+#include <gtest/gtest.h>
+
 #include <string>
 
 #include "chat/template.h"
-#include "gtest/gtest.h"
 
 namespace quire::chat {
 namespace {

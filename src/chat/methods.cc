@@ -1,11 +1,12 @@
 // Methods of Python's strings, lists and dicts, as far as they change nothing.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
 
 #include "chat/runtime.h"
 #include "chat/text.h"
-#include "fmt/format.h"
 
 namespace quire::chat {
 namespace {

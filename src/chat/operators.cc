@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -6,7 +8,6 @@
 #include "base/math.h"
 #include "chat/runtime.h"
 #include "chat/text.h"
-#include "fmt/format.h"
 
 namespace quire::chat {
 namespace {

@@ -1,13 +1,14 @@
 #include "chat/parser.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
 #include "chat/expression_parser.h"
 #include "chat/lexer.h"
 #include "chat/limits.h"
-#include "fmt/format.h"
-#include "fmt/ranges.h"
 
 namespace quire::chat {
 namespace {

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -5,7 +7,6 @@
 
 #include "chat/runtime.h"
 #include "chat/text.h"
-#include "fmt/format.h"
 
 namespace quire::chat {
 namespace {

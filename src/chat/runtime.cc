@@ -1,8 +1,8 @@
 #include "chat/runtime.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "fmt/format.h"
+#include <algorithm>
 
 namespace quire::chat {
 

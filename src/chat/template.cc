@@ -1,11 +1,12 @@
 #include "chat/template.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "chat/evaluator.h"
 #include "chat/parser.h"
 #include "chat/runtime.h"
-#include "fmt/format.h"
 
 namespace quire::chat {
 namespace {

@@ -1,10 +1,11 @@
 #include "chat/template.h"
 
+#include <gtest/gtest.h>
+
 #include <thread>
 #include <vector>
 
 #include "chat/chat.h"
-#include "gtest/gtest.h"
 
 namespace quire::chat {
 namespace {

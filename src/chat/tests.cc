@@ -1,9 +1,10 @@
 // Tests: what follows `is`.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "chat/runtime.h"
 #include "chat/text.h"
-#include "fmt/format.h"
 
 namespace quire::chat {
 namespace {

@@ -1,10 +1,10 @@
 #include "sampling/logprobs.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 #include <random>
-
-#include "gtest/gtest.h"
 
 namespace quire::sampling {
 namespace {

@@ -1,8 +1,8 @@
 #include "sampling/random.h"
 
-#include <set>
+#include <gtest/gtest.h>
 
-#include "gtest/gtest.h"
+#include <set>
 
 namespace quire::sampling {
 namespace {

@@ -1,11 +1,12 @@
 #include "sampling/sampler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "base/math.h"
-#include "fmt/format.h"
 #include "sampling/random.h"
 
 namespace quire::sampling {

@@ -1,12 +1,12 @@
 #include "sampling/sampler.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 #include <map>
 #include <random>
 #include <set>
-
-#include "gtest/gtest.h"
 
 namespace quire::sampling {
 namespace {

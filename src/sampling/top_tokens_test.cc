@@ -1,9 +1,9 @@
 #include "sampling/top_tokens.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <random>
-
-#include "gtest/gtest.h"
 
 namespace quire::sampling {
 namespace {
