@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
 
 namespace quire::math {
 namespace {
