@@ -183,10 +183,10 @@ const std::byte* find_tile(std::span<const KvPiece> pieces, int64_t tile) {
   return nullptr;
 }
 
-// The first two tiles that the unit reads from `span` on.
+// The tiles that the unit reads from `span` on.
 void fetch_ahead(const AttentionShape& shape, const Unit& unit, int64_t span, SpanTiles& tiles) {
   const TileRange read = tiles_read(shape, unit, span * kSpanTokens, unit.span_end * kSpanTokens);
-  for (int64_t i = 0; i < 2; ++i) {
+  for (int64_t i = 0; i < kSpanTiles; ++i) {
     const int64_t tile = std::min(read.begin + i, read.end - 1);
     tiles.next_keys[i] = find_tile(unit.input->pieces, tile) + key_offset(shape, unit.kv_head);
   }

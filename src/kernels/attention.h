@@ -60,8 +60,8 @@ struct SpanTiles {
   const std::byte* tile[kSpanTiles] = {};
   int64_t first_position = 0;  // a multiple of 128
 
-  // Where the K of the two tiles begins that the same thread reads after this span, or null: fetched ahead, never needed.
-  const std::byte* next_keys[2] = {};
+  // Where the K of the tiles begins that the same thread reads after this span, or null: fetched ahead, never needed.
+  const std::byte* next_keys[kSpanTiles] = {};
 };
 
 // One query head's part in one span.

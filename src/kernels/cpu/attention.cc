@@ -37,8 +37,8 @@ struct Slice {
   const std::byte* base;
   size_t stride;
 };
-// Slices from the one that is read to the one that is fetched.
-inline constexpr int kSlicesAhead = 2;
+// Slices from the one that is read to the one that is fetched: 16 KiB in f16.
+inline constexpr int kSlicesAhead = 4;
 
 // One KV head's share of a span, and the order in which it is read: K tile by tile, then V column by column.
 struct SpanView {
@@ -83,9 +83,8 @@ inline void lay_slices(SpanView& view, size_t element, const std::byte* const* n
   }
   const int total = 2 * (view.tile_end - view.tile_begin) * view.slices_a_row();
   for (int i = 0; i < kSlicesAhead; ++i) {
-    const bool same_tile = view.head_dim > kSliceElements;
-    const std::byte* next = next_keys[same_tile ? 0 : i];
-    const size_t offset = same_tile ? static_cast<size_t>(i) * kSliceElements * kTileTokens * element : 0;
+    const std::byte* next = next_keys[i / view.slices_a_row()];
+    const size_t offset = static_cast<size_t>(i % view.slices_a_row()) * kSliceElements * kTileTokens * element;
     view.slices[total + i] = next == nullptr ? view.slices[total - 1] : Slice{next + offset, key_stride};
   }
 }
@@ -164,7 +163,7 @@ void score_tile(const SpanView& view, int tile, BlockBuffers& buffers) {
       const int end = std::min(begin + kSliceElements, view.head_dim);
       const std::byte* fetched = ahead->base;
       for (int dim = begin; dim < end; dim += 2, fetched += ahead->stride) {
-        repeat<kRowBytes / 64>(QUIRE_LAMBDA(auto line) { prefetch_once(fetched + line * 64); });
+        repeat<kRowBytes / 64>(QUIRE_LAMBDA(auto line) { prefetch(fetched + line * 64); });
         repeat<2>(QUIRE_LAMBDA(auto step) {
           Vec16 k[kVectors];
           repeat<kVectors>(QUIRE_LAMBDA(auto v) { k[v] = load_elements<kFormat>(keys + v * kLanes * kElement); });
@@ -200,7 +199,7 @@ void add_values(const SpanView& view, int column, LiveRange live, const float* p
     const Slice& ahead = view.slices[view.value_slice(tile, column) + kSlicesAhead];
     const std::byte* fetched = ahead.base + row * ahead.stride + static_cast<size_t>(column % kSliceElements) * kElement;
     for (int position = begin; position < end; ++position, values += stride, fetched += ahead.stride) {
-      repeat<(kPieceBytes + 63) / 64>(QUIRE_LAMBDA(auto line) { prefetch_once(fetched + line * 64); });
+      repeat<(kPieceBytes + 63) / 64>(QUIRE_LAMBDA(auto line) { prefetch(fetched + line * 64); });
       Vec16 v_row[kVectors];
       repeat<kVectors>(QUIRE_LAMBDA(auto v) { v_row[v] = load_elements<kFormat>(values + v * kLanes * kElement); });
       repeat<kQueries>(QUIRE_LAMBDA(auto j) {
@@ -343,7 +342,7 @@ HWY_NOINLINE void attend_expanded(const AttentionShape& shape, const SpanTiles& 
     view.keys[tile] = reinterpret_cast<const std::byte*>(panel.keys[tile]);
     view.values[tile] = reinterpret_cast<const std::byte*>(panel.values[tile]);
   }
-  const std::byte* nothing_next[2] = {};
+  const std::byte* nothing_next[kSpanTiles] = {};
   lay_slices(view, sizeof(float), nothing_next);
   attend_blocks<KvFormat::kF32>(shape, span, view, queries, count);
 }

@@ -302,8 +302,8 @@ HWY_INLINE void store_pairs(Vec16 even, Vec16 odd, float* p) {
   repeat<kParts>(QUIRE_LAMBDA(auto i) { store_pairs_part(even.part[i], odd.part[i], p + 2 * i * kPartLanes); });
 }
 
-// A hint that the line at p is read soon, once.
-HWY_INLINE void prefetch_once(const void* p) { __builtin_prefetch(p, 0, 0); }
+// A hint that the line at p is read soon: fetches it into the second-level cache, which may wait for more lines than the first.
+HWY_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace quire::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
