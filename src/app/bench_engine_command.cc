@@ -9,6 +9,7 @@
 
 #include "app/command.h"
 #include "app/model_flags.h"
+#include "app/output.h"
 #include "app/progress.h"
 #include "engine/bandwidth.h"
 #include "engine/sequence.h"
@@ -105,6 +106,11 @@ nlohmann::ordered_json to_json(const BenchFlags& flags, const engine::Engine& en
 Status bench_engine(const BenchFlags& flags) {
   QUIRE_TRY(const engine::EngineOptions options, engine_options(flags.model));
   QUIRE_TRY(const std::unique_ptr<engine::Engine> engine, load_engine(options));
+  if (flags.prompt + flags.reply > engine->config().context_length) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("--prompt and --new are {} tokens together, the model was made for {}; ask for fewer",
+                                  flags.prompt + flags.reply, engine->config().context_length));
+  }
   QUIRE_TRY(engine::BandwidthProbe probe, engine::BandwidthProbe::create(engine->team()));
   const std::vector<TokenId> prompt = random_prompt(*engine, flags.prompt);
   ProgressLine progress("measuring");
@@ -116,15 +122,15 @@ Status bench_engine(const BenchFlags& flags) {
   }
   const nlohmann::ordered_json report = to_json(flags, *engine, runs);
   if (flags.json) {
-    fmt::print("{}\n", report.dump());
+    print_output("{}\n", report.dump());
     return {};
   }
-  fmt::print("prefill  {:>8.1f} tokens/s  ({} tokens)\n", report["prefill_tps"].get<double>(), flags.prompt);
-  fmt::print("decode   {:>8.1f} tokens/s  ({} tokens)\n", report["decode_tps"].get<double>(), flags.reply);
-  fmt::print("memory   {:>8.1f} GB/s read by {} threads; decoding needs {:.0f} % of it\n", report["memory_gbps"].get<double>(),
-             engine->threads(), 100 * report["bandwidth_share"].get<double>());
-  fmt::print("median of {} runs, {}, {} MiB resident at most\n", flags.runs, kernels::to_string(engine->kernels().isa),
-             report["rss_mib"].get<int64_t>());
+  print_output("prefill  {:>8.1f} tokens/s  ({} tokens)\n", report["prefill_tps"].get<double>(), flags.prompt);
+  print_output("decode   {:>8.1f} tokens/s  ({} tokens)\n", report["decode_tps"].get<double>(), flags.reply);
+  print_output("memory   {:>8.1f} GB/s read by {} threads; decoding needs {:.0f} % of it\n", report["memory_gbps"].get<double>(),
+               engine->threads(), 100 * report["bandwidth_share"].get<double>());
+  print_output("median of {} runs, {}, {} MiB resident at most\n", flags.runs, kernels::to_string(engine->kernels().isa),
+               report["rss_mib"].get<int64_t>());
   return {};
 }
 

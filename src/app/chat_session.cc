@@ -20,6 +20,8 @@ std::string text_of(const tokenizer::Tokenizer& tokenizer, std::optional<TokenId
   return token ? std::string(tokenizer.piece(*token)) : "";
 }
 
+Error empty_prompt() { return make_error(ErrorCode::kInvalidArgument, "the prompt is empty; write something"); }
+
 chat::PromptOptions prompt_options(const tokenizer::Tokenizer& tokenizer) {
   const std::tm now = port::local_time();
   return {.add_generation_prompt = true,
@@ -53,6 +55,10 @@ Result<ChatSession> ChatSession::create(engine::Engine& engine, SessionOptions o
         fmt::format("--context {} is more than the {} tokens that the model was made for", options.context.value, longest.value));
   }
   if (options.context.value == 0) options.context = longest;
+  if (!options.system.empty() && (options.raw || engine.chat_template() == nullptr)) {
+    return make_error(ErrorCode::kInvalidArgument, "--system needs a chat template to put it into; leave it out" +
+                                                       std::string(options.raw ? ", or --raw" : ", or give --chat-template FILE"));
+  }
   return ChatSession(engine, std::move(options));
 }
 
@@ -68,6 +74,7 @@ void ChatSession::clear() {
 }
 
 Result<Answer> ChatSession::ask(const std::string& text, const engine::ReplyListener& listener) {
+  if (uses_template() && text.empty()) return empty_prompt();
   if (uses_template()) messages_.push_back({.role = "user", .content = text});
   std::string reply;
   const auto attempt = [&]() -> Result<Answer> {
@@ -75,11 +82,12 @@ Result<Answer> ChatSession::ask(const std::string& text, const engine::ReplyList
     return answer(prompt, listener, reply);
   };
   Result<Answer> answered = attempt();
-  if (uses_template()) {
-    if (answered.ok())
-      messages_.push_back({.role = "assistant", .content = std::move(reply)});
-    else
-      messages_.pop_back();
+  if (!uses_template()) return answered;
+  const bool unanswered = !answered.ok() || (answered->end == engine::ReplyEnd::kInterrupted && reply.empty());
+  if (unanswered) {
+    messages_.pop_back();
+  } else {
+    messages_.push_back({.role = "assistant", .content = std::move(reply)});
   }
   return answered;
 }
@@ -93,14 +101,16 @@ Result<std::vector<TokenId>> ChatSession::prompt_tokens(const std::string& text)
   } else {
     QUIRE_TRY(tokens, tokenizer.encode(text, {.add_special = true}));
   }
-  if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
-  if (TokenCount(static_cast<int64_t>(tokens.size())) >= options_.context) {
-    return make_error(ErrorCode::kLimit,
-                      fmt::format("the prompt has {} tokens, the context has room for {} and a reply; shorten it or raise "
-                                  "--context",
-                                  tokens.size(), options_.context.value - 1));
-  }
+  if (tokens.empty()) return empty_prompt();
+  if (TokenCount(static_cast<int64_t>(tokens.size())) >= options_.context) return too_long(tokens.size());
   return tokens;
+}
+
+Error ChatSession::too_long(size_t tokens) const {
+  std::string advice = messages_.size() > 2 ? "begin anew with /clear" : "shorten it";
+  if (options_.context.value < engine_->config().context_length) advice += " or raise --context";
+  return make_error(ErrorCode::kLimit, fmt::format("the prompt has {} tokens, the context has room for {} and a reply; {}", tokens,
+                                                   options_.context.value - 1, advice));
 }
 
 // Keeps what the sequence and the prompt have in common; the last token is always computed, for its logits.
@@ -117,8 +127,10 @@ Status ChatSession::hold_prefix(std::span<const TokenId> prompt) {
 Result<bool> ChatSession::compute_prompt(std::span<const TokenId> rest, const engine::ReplyListener& listener) {
   ProgressLine progress("reading the prompt");
   const auto chunk = static_cast<size_t>(engine_->forward().max_rows());
-  for (size_t done = 0; done < rest.size(); done += chunk) {
-    QUIRE_TRY_STATUS(sequence_->extend_one_pass(rest.subspan(done, std::min(chunk, rest.size() - done))));
+  for (size_t done = 0; done < rest.size();) {
+    const auto part = rest.subspan(done, std::min(chunk, rest.size() - done));
+    QUIRE_TRY_STATUS(sequence_->extend_one_pass(part));
+    done += part.size();
     progress.update(static_cast<int64_t>(done), static_cast<int64_t>(rest.size()));
     if (!listener("")) return false;
   }

@@ -42,12 +42,13 @@ struct Answer {
 
 class ChatSession {
  public:
-  // The engine must outlive the session. kInvalidArgument: a context larger than the model's.
+  // The engine must outlive the session. kInvalidArgument: a context larger than the model's, a system message
+  // without a template.
   [[nodiscard]] static Result<ChatSession> create(engine::Engine& engine, SessionOptions options);
 
   [[nodiscard]] bool uses_template() const;
 
-  // Answers `text`. When that fails, the conversation is as it was before.
+  // Answers `text`. When that fails, or is interrupted before the first word, the conversation is as it was before.
   [[nodiscard]] Result<Answer> ask(const std::string& text, const engine::ReplyListener& listener);
 
   // Forgets the conversation, but for the system message.
@@ -57,6 +58,7 @@ class ChatSession {
   ChatSession(engine::Engine& engine, SessionOptions options);
 
   [[nodiscard]] Result<std::vector<TokenId>> prompt_tokens(const std::string& text) const;
+  [[nodiscard]] Error too_long(size_t tokens) const;
   [[nodiscard]] Result<Answer> answer(std::span<const TokenId> prompt, const engine::ReplyListener& listener, std::string& reply);
   [[nodiscard]] Status hold_prefix(std::span<const TokenId> prompt);
   [[nodiscard]] Result<bool> compute_prompt(std::span<const TokenId> rest, const engine::ReplyListener& listener);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/command.h"
+#include "app/output.h"
 
 namespace quire::app {
 namespace {
@@ -37,14 +38,14 @@ std::string bash_script(const CLI::App& root) {
     cases += fmt::format("    '{}') words='{}' ;;\n", path, fmt::join(words, " "));
   });
   return fmt::format(R"(_quire() {{
-  local current="${{COMP_WORDS[COMP_CWORD]}}" path='' word words=''
+  local current="${{COMP_WORDS[COMP_CWORD]}}" path='' word words='' IFS=$'\n'
   for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
     case "$word" in -*) break ;; esac
     path="${{path:+$path }}$word"
   done
   case "$path" in
 {}  esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  COMPREPLY=($(compgen -W "${{words// /$IFS}}" -- "$current"))
   if [[ $current != -* ]]; then COMPREPLY+=($(compgen -f -- "$current")); fi
 }}
 complete -o filenames -F _quire quire
@@ -64,10 +65,10 @@ std::string fish_script(const CLI::App& root) {
 
 Status print_completion(const CLI::App& root, const std::string& shell) {
   if (shell == "fish") {
-    fmt::print("{}", fish_script(root));
+    print_output("{}", fish_script(root));
   } else {
-    if (shell == "zsh") fmt::print("autoload -U +X bashcompinit && bashcompinit\n");
-    fmt::print("{}", bash_script(root));
+    if (shell == "zsh") print_output("autoload -U +X bashcompinit && bashcompinit\n");
+    print_output("{}", bash_script(root));
   }
   return {};
 }

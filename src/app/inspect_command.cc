@@ -7,6 +7,8 @@
 #include <string>
 
 #include "app/command.h"
+#include "app/input.h"
+#include "app/output.h"
 #include "gguf/gguf.h"
 #include "kv/layer_group.h"
 #include "model/config.h"
@@ -99,29 +101,31 @@ nlohmann::ordered_json to_json(const Inspection& seen) {
 
 void print_table(const Inspection& seen) {
   const model::ModelConfig& c = seen.config;
-  fmt::print("{} ({})\n", c.name.empty() ? "unnamed model" : c.name, c.architecture);
-  fmt::print("  {} layers, width {}, feed-forward {}, {} query heads and {} KV heads of {}, {} tokens, context {}\n\n",
-             c.layers.size(), c.embedding, c.feed_forward, c.heads, c.kv_heads, c.head_dim, c.vocabulary, c.context_length);
-  fmt::print("{:<10} {:>8} {:>14} {:>12}\n", "type", "tensors", "parameters", "in the file");
+  print_output("{} ({})\n", c.name.empty() ? "unnamed model" : c.name, c.architecture);
+  print_output("  {} layers, width {}, feed-forward {}, {} query heads and {} KV heads of {}, {} tokens, context {}\n\n",
+               c.layers.size(), c.embedding, c.feed_forward, c.heads, c.kv_heads, c.head_dim, c.vocabulary, c.context_length);
+  print_output("{:<10} {:>8} {:>14} {:>12}\n", "type", "tensors", "parameters", "in the file");
   for (const auto& [type, group] : seen.by_type) {
-    fmt::print("{:<10} {:>8} {:>14} {:>12}\n", type, group.tensors, group.elements, format_bytes(Bytes(group.bytes)));
+    print_output("{:<10} {:>8} {:>14} {:>12}\n", type, group.tensors, group.elements, format_bytes(Bytes(group.bytes)));
   }
-  fmt::print("\nMemory\n  {:<34} {:>12}\n", "weights", format_bytes(seen.weight_bytes));
+  print_output("\nMemory\n  {:<34} {:>12}\n", "weights", format_bytes(seen.weight_bytes));
   for (const kv::LayerGroupSpec& group : seen.groups) {
     const std::string window = group.window ? fmt::format("window of {}", *group.window) : "all positions";
-    fmt::print("  {:<34} {:>12}  a token; {} for one user at {}\n", fmt::format("KV, {} layers, {}", group.layers.size(), window),
-               format_bytes(kv::bytes_per_token(group)), format_bytes(kv::bytes_needed(group, seen.context(), seen.granule)),
-               c.context_length);
+    print_output("  {:<34} {:>12}  a token; {} for one user at {}\n", fmt::format("KV, {} layers, {}", group.layers.size(), window),
+                 format_bytes(kv::bytes_per_token(group)), format_bytes(kv::bytes_needed(group, seen.context(), seen.granule)),
+                 c.context_length);
   }
-  fmt::print("  {:<34} {:>12}\n", fmt::format("KV, one user at {} tokens", c.context_length), format_bytes(seen.kv_per_sequence()));
+  print_output("  {:<34} {:>12}\n", fmt::format("KV, one user at {} tokens", c.context_length),
+               format_bytes(seen.kv_per_sequence()));
 }
 
 Status inspect(const InspectFlags& flags) {
-  QUIRE_TRY(const port::MappedFile mapping, port::MappedFile::open(flags.model));
-  const Result<Inspection> seen = read_model(flags, mapping);
+  const Result<port::MappedFile> mapping = port::MappedFile::open(flags.model);
+  if (!mapping.ok()) return not_usage(mapping.error());
+  const Result<Inspection> seen = read_model(flags, *mapping);
   if (!seen.ok()) return at(flags.model, seen.error());
   if (flags.json) {
-    fmt::print("{}\n", to_json(*seen).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    print_output("{}\n", to_json(*seen).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
     print_table(*seen);
   }
@@ -133,7 +137,7 @@ Status inspect(const InspectFlags& flags) {
 Command inspect_command(CLI::App& root) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* line = root.add_subcommand("inspect", "Print what a model file holds and what it takes in memory");
-  line->add_option("model,-m,--model", flags->model, "The model, a GGUF file")->required();
+  line->add_option("model,-m,--model", flags->model, "The model, a GGUF file")->type_name("FILE")->required();
   line->add_option("--kv-format", flags->kv_format, "Numbers of the KV cache")
       ->check(CLI::IsMember({"f16", "f32"}))
       ->capture_default_str();

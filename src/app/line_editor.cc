@@ -1,11 +1,10 @@
 #include "app/line_editor.h"
 
-#include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <clocale>
 #include <csignal>
-#include <cstdio>
 
 namespace quire::app {
 namespace {
@@ -24,9 +23,9 @@ const char* prompt_of(EditLine* editor) {
 
 }  // namespace
 
-LineEditor::LineEditor() : history_(history_init()) {
+LineEditor::LineEditor() : screen_(isatty(STDOUT_FILENO) == 1 ? stdout : stderr), history_(history_init()) {
   std::setlocale(LC_CTYPE, "");  // the editor counts characters by it
-  editor_ = el_init("quire", stdin, stdout, stderr);
+  editor_ = el_init("quire", stdin, screen_, stderr);
   HistEvent event;
   history(history_, &event, H_SETSIZE, kHistoryLines);
   history(history_, &event, H_SETUNIQUE, 1);
@@ -40,6 +39,11 @@ LineEditor::LineEditor() : history_(history_init()) {
 LineEditor::~LineEditor() {
   el_end(editor_);
   history_end(history_);
+}
+
+void LineEditor::new_line() {
+  std::fputc('\n', screen_);
+  std::fflush(screen_);
 }
 
 std::optional<std::string> LineEditor::read(const char* prompt) {
@@ -59,11 +63,14 @@ std::optional<std::string> LineEditor::read(const char* prompt) {
       break;
     }
     if (interrupted == 0) break;
-    fmt::print("\n");
+    new_line();
     el_reset(editor_);
   }
   sigaction(SIGINT, &before, nullptr);
-  if (!line) return line;
+  if (!line) {
+    new_line();
+    return line;
+  }
   while (!line->empty() && (line->back() == '\n' || line->back() == '\r')) line->pop_back();
   HistEvent event;
   if (!line->empty()) history(history_, &event, H_ENTER, line->c_str());

@@ -3,6 +3,7 @@
 
 #include <histedit.h>
 
+#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,9 @@ class LineEditor {
   [[nodiscard]] const char* prompt() const { return prompt_; }
 
  private:
+  void new_line();
+
+  std::FILE* screen_;  // stdout, or stderr where that is no terminal: what is typed must be seen, and is no output
   EditLine* editor_;
   History* history_;
   const char* prompt_ = "";

@@ -1,11 +1,16 @@
 // quire: the program. Reads the command line, runs the chosen subcommand, prints its error.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
-#include <cstdio>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "app/command.h"
+#include "app/output.h"
 #include "app/version.h"
 
 namespace quire::app {
@@ -15,19 +20,60 @@ constexpr int kUsageError = 2;
 constexpr int kOtherError = 1;
 
 int report(const Error& error) {
-  fmt::print(stderr, "quire: {}\n", error.message);
+  print_message("quire: {}\n", error.message);
   return error.code == ErrorCode::kInvalidArgument ? kUsageError : kOtherError;
 }
 
+// Everything that was printed is written now, or that is an error.
+int end_of_output() {
+  switch (flush_output()) {
+    case OutputState::kWritten: return 0;
+    case OutputState::kReaderGone: return kOtherError;
+    case OutputState::kFailed: return report(output_error());
+  }
+  QUIRE_CHECK(false, "known OutputState");
+  return kOtherError;
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& line) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : line.get_subcommands([](const CLI::App*) { return true; })) names.push_back(sub->get_name());
+  return names;
+}
+
+// How many names lead from the program to a command: 0 for the program itself.
+size_t depth_of(const CLI::App& line) {
+  size_t depth = 0;
+  for (const CLI::App* parent = line.get_parent(); parent != nullptr; parent = parent->get_parent()) ++depth;
+  return depth;
+}
+
+// What is wrong, better than the parser puts it where a command or the model is missing.
+std::string explain(const CLI::App& chosen, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  if (const std::vector<std::string> names = subcommand_names(chosen); !names.empty()) {
+    const std::string choice = fmt::format("choose one of {}", fmt::join(names, ", "));
+    const size_t depth = depth_of(chosen);
+    if (words.size() <= depth) return fmt::format("which command? {}", choice);
+    if (!words[depth].starts_with('-')) return fmt::format("'{}' is no command; {}", words[depth], choice);
+  }
+  if (std::string_view(error.what()) == "--model is required") return "no model is named; give a GGUF file with -m";
+  return error.what();
+}
+
 // Usage errors: one line saying what is wrong, one saying where help is.
-int report(const CLI::App& root, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return root.exit(error);  // --help, --version
+int report(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  if (error.get_exit_code() == 0) {  // --help, --version
+    std::ostringstream text;
+    (void)root.exit(error, text, text);
+    write_output(text.str());
+    return end_of_output();
+  }
   const CLI::App* chosen = &root;
   while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
   std::string name = chosen->get_name();
   for (const CLI::App* parent = chosen->get_parent(); parent != nullptr; parent = parent->get_parent())
     name = parent->get_name() + " " + name;
-  fmt::print(stderr, "quire: {}\nSee '{} --help'.\n", error.what(), name);
+  print_message("quire: {}\nSee '{} --help'.\n", explain(*chosen, error, words), name);
   return kUsageError;
 }
 
@@ -38,17 +84,18 @@ int main_program(int argc, char** argv) {
   root.footer("Example: quire run -m models/SmolLM2-135M-Instruct.Q4_1.gguf \"Why is the sky blue?\"");
   CLI::App* bench = root.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
+  bench->footer("Example: quire bench engine -m models/SmolLM2-135M-Instruct.Q4_1.gguf");
   const std::array commands = {run_command(root),   inspect_command(root),        tokenize_command(root),
                                score_command(root), bench_engine_command(*bench), completion_command(root)};
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return report(root, error);
+    return report(root, error, {argv + std::min(argc, 1), argv + argc});
   }
   for (const Command& command : commands) {
     if (!command.line->parsed()) continue;
     const Status status = command.run();
-    return status.ok() ? 0 : report(status.error());
+    return status.ok() ? end_of_output() : report(status.error());
   }
   return kUsageError;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "app/input.h"
 #include "app/progress.h"
 
 namespace quire::app {
@@ -36,7 +37,7 @@ Result<const kernels::KernelSet*> choose_kernels(std::string name) {
 }  // namespace
 
 void add_model_flags(CLI::App& line, ModelFlags& flags) {
-  line.add_option("-m,--model", flags.model, "The model, a GGUF file")->required();
+  line.add_option("-m,--model", flags.model, "The model, a GGUF file")->type_name("FILE")->required();
   line.add_option("-t,--threads", flags.threads, "Threads that compute (default: the cores this process may use)")
       ->check(CLI::Range(1, 1024));
   line.add_option("--isa", flags.isa,
@@ -62,7 +63,9 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& flags) {
 
 Result<std::unique_ptr<engine::Engine>> load_engine(const engine::EngineOptions& options) {
   ProgressLine progress("loading " + options.model_path);
-  return engine::Engine::create(options, [&](Bytes done, Bytes total) { progress.update(done.value, total.value); });
+  auto engine = engine::Engine::create(options, [&](Bytes done, Bytes total) { progress.update(done.value, total.value); });
+  if (!engine.ok()) return not_usage(engine.error());  // all that it refuses is in files
+  return engine;
 }
 
 }  // namespace quire::app

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "app/output.h"
 #include "port/clock.h"
 
 namespace quire::app {
@@ -13,7 +14,7 @@ ProgressLine::ProgressLine(std::string what)
     : what_(std::move(what)), started_(port::monotonic_seconds()), enabled_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() {
-  if (shown_percent_ >= 0) fmt::print(stderr, "\r\033[K");
+  if (shown_percent_ >= 0) print_message("\r\033[K");
 }
 
 void ProgressLine::update(int64_t done, int64_t total) {
@@ -21,7 +22,7 @@ void ProgressLine::update(int64_t done, int64_t total) {
   const int64_t percent = 100 * done / total;
   if (percent == shown_percent_) return;
   shown_percent_ = percent;
-  fmt::print(stderr, "\r{}: {} %", what_, percent);
+  print_message("\r{}: {} %", what_, percent);
   std::fflush(stderr);
 }
 

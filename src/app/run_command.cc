@@ -2,84 +2,102 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
 
 #include "app/chat_session.h"
 #include "app/command.h"
+#include "app/input.h"
 #include "app/interrupt.h"
 #include "app/line_editor.h"
 #include "app/model_flags.h"
+#include "app/output.h"
 #include "port/file.h"
 
 namespace quire::app {
 namespace {
 
 constexpr Bytes kMaxTemplateBytes(1 << 20);
+constexpr uint64_t kRandomSeed = UINT64_MAX;  // what --seed -1 means in other programs too
 
 struct RunFlags {
   ModelFlags model;
   std::string prompt;
   std::string chat_template;
-  bool random_seed = true;
   SessionOptions session;
 };
 
-// Reads the whole of a pipe or file; at a terminal, nothing.
-std::string piped_input() { return isatty(STDIN_FILENO) == 1 ? "" : std::string(std::istreambuf_iterator<char>(std::cin), {}); }
+// The prompt that is piped in. The line end with which pipes and files end is not part of the question.
+Result<std::string> piped_prompt() {
+  QUIRE_TRY(std::string text, read_standard_input(Bytes(static_cast<int64_t>(tokenizer::kMaxTextBytes))));
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  if (text.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "there is no prompt: write it after the flags, pipe it in, or start at a terminal to chat");
+  }
+  return text;
+}
 
-// Answers one prompt: the reply to stdout, what it took to stderr.
+// Answers one prompt: the reply to stdout, what it took to stderr. Without a reader the reply stops.
 Status answer(ChatSession& session, const std::string& prompt) {
   const InterruptGuard interrupt;
-  QUIRE_TRY(const Answer answered, session.ask(prompt, [&](std::string_view piece) {
-    fmt::print("{}", piece);
-    std::fflush(stdout);
-    return !interrupt.requested();
-  }));
-  fmt::print("\n");
-  std::fflush(stdout);
-  fmt::print(stderr, "{}\n", summary(answered));
+  const auto listener = [&](std::string_view piece) {
+    write_output(piece);
+    return flush_output() == OutputState::kWritten && !interrupt.requested();
+  };
+  QUIRE_TRY(const Answer answered, session.ask(prompt, listener));
+  write_output("\n");
+  print_message("{}\n", summary(answered));
   return {};
 }
 
 // Questions from the terminal until it is closed. An error (a question that is too long) does not end the chat.
 void chat(ChatSession& session) {
-  fmt::print(stderr, "{}. Ctrl-C stops a reply, Ctrl-D or /exit ends; /clear begins anew.\n",
-             session.uses_template() ? "Chat" : "Each line is completed as raw text");
+  print_message("{}. Ctrl-C stops a reply, Ctrl-D or /exit ends; /clear begins anew.\n",
+                session.uses_template() ? "Chat" : "Each line is completed as raw text");
+  const IgnoredInterrupts between_replies;
   LineEditor editor;
   while (const std::optional<std::string> line = editor.read("> ")) {
     if (*line == "/exit") break;
     if (*line == "/clear") {
       session.clear();
+      print_message("The conversation begins anew.\n");
       continue;
     }
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
-    if (const Status status = answer(session, *line); !status.ok()) fmt::print(stderr, "quire: {}\n", status.error().message);
+    if (const Status status = answer(session, *line); !status.ok()) print_message("quire: {}\n", status.error().message);
+    if (flush_output() != OutputState::kWritten) break;
   }
 }
 
-Status run(RunFlags flags, bool prompt_given) {
-  if (flags.random_seed) flags.session.reply.sampling.seed = std::random_device()();
-  QUIRE_TRY_STATUS(sampling::validate(flags.session.reply.sampling));
+Result<std::unique_ptr<engine::Engine>> load(const RunFlags& flags) {
   QUIRE_TRY(engine::EngineOptions options, engine_options(flags.model));
   if (!flags.chat_template.empty()) {
-    QUIRE_TRY(options.chat_template, port::read_file(flags.chat_template, kMaxTemplateBytes));
+    Result<std::string> source = port::read_file(flags.chat_template, kMaxTemplateBytes);
+    if (!source.ok()) return not_usage(source.error());
+    if (source->empty()) return make_error(ErrorCode::kCorrupt, flags.chat_template + ": is empty; a chat template is Jinja text");
+    options.chat_template = std::move(source).value();
   }
-  QUIRE_TRY(const std::unique_ptr<engine::Engine> engine, load_engine(options));
+  return load_engine(options);
+}
+
+Status run(RunFlags flags, bool prompt_given) {
+  if (flags.session.reply.sampling.seed == kRandomSeed) flags.session.reply.sampling.seed = std::random_device()();
+  QUIRE_TRY_STATUS(sampling::validate(flags.session.reply.sampling));
+  const bool at_terminal = !prompt_given && isatty(STDIN_FILENO) == 1;
+  if (!prompt_given && !at_terminal) {
+    QUIRE_TRY(flags.prompt, piped_prompt());
+  }
+  QUIRE_TRY(const std::unique_ptr<engine::Engine> engine, load(flags));
   QUIRE_TRY(ChatSession session, ChatSession::create(*engine, flags.session));
   if (!session.uses_template() && !flags.session.raw) {
-    fmt::print(stderr, "This model has no chat template: completing raw text (--chat-template FILE gives it one).\n");
+    print_message("This model has no chat template: completing raw text (--chat-template FILE gives it one).\n");
   }
-  if (prompt_given) return answer(session, flags.prompt);
-  if (isatty(STDIN_FILENO) == 1) {
-    chat(session);
-    return {};
-  }
-  return answer(session, piped_input());
+  if (!at_terminal) return answer(session, flags.prompt);
+  chat(session);
+  return {};
 }
 
 void add_sampling_flags(CLI::App& line, RunFlags& flags) {
@@ -91,13 +109,7 @@ void add_sampling_flags(CLI::App& line, RunFlags& flags) {
       ->capture_default_str();
   line.add_option("--repeat-penalty", s.repeat_penalty, "Make tokens of the last 64 less probable; 1 is off")
       ->capture_default_str();
-  line.add_option_function<uint64_t>(
-      "-s,--seed",
-      [&flags](const uint64_t seed) {
-        flags.session.reply.sampling.seed = seed;
-        flags.random_seed = false;
-      },
-      "The same seed gives the same reply (default: another one each time)");
+  line.add_option("-s,--seed", s.seed, "The same seed gives the same reply (default, or -1: another one each time)");
 }
 
 }  // namespace
@@ -107,11 +119,13 @@ Command run_command(CLI::App& root) {
   CLI::App* line = root.add_subcommand("run", "Answer a prompt, or chat at the terminal");
   add_model_flags(*line, flags->model);
   SessionOptions& session = flags->session;
-  CLI::Option* prompt =
-      line->add_option("prompt,-p,--prompt", flags->prompt, "The question; without it stdin, or a chat at a terminal");
+  session.reply.sampling.seed = kRandomSeed;
+  CLI::Option* prompt = line->add_option("prompt,-p,--prompt", flags->prompt,
+                                         "The question; without it stdin (less the line end at its end), or a chat at a terminal");
   line->add_flag("--raw", session.raw, "Complete the text as it is, without the chat template");
   line->add_option("--system,--sys", session.system, "The system message");
-  line->add_option("--chat-template", flags->chat_template, "A file with a Jinja template that replaces the model's");
+  line->add_option("--chat-template", flags->chat_template, "A file with a Jinja template that replaces the model's")
+      ->type_name("FILE");
   line->add_option("-n,--max-tokens,--predict", session.reply.max_tokens.value,
                    "Tokens of the reply at most (default: until it ends)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));

@@ -7,8 +7,9 @@
 #include <string>
 
 #include "app/command.h"
-#include "app/json_input.h"
+#include "app/input.h"
 #include "app/model_flags.h"
+#include "app/output.h"
 #include "app/progress.h"
 #include "engine/score.h"
 #include "port/file.h"
@@ -29,9 +30,10 @@ struct ScoreFlags {
 
 Result<std::vector<TokenId>> read_tokens(const ScoreFlags& flags, const engine::Engine& engine) {
   const std::string& path = flags.text.empty() ? flags.ids : flags.text;
-  QUIRE_TRY(const std::string content, port::read_file(path, kMaxInput));
-  if (!flags.text.empty()) return engine.tokenizer().encode(content, {.add_special = true});
-  Result<std::vector<TokenId>> ids = parse_token_ids(content, static_cast<size_t>(engine.config().vocabulary));
+  const Result<std::string> content = port::read_file(path, kMaxInput);
+  if (!content.ok()) return not_usage(content.error());
+  if (!flags.text.empty()) return engine.tokenizer().encode(*content, {.add_special = true});
+  Result<std::vector<TokenId>> ids = parse_token_ids(*content, static_cast<size_t>(engine.config().vocabulary));
   if (!ids.ok()) return at(path, ids.error());
   return ids;
 }
@@ -55,7 +57,9 @@ Result<std::unique_ptr<engine::Engine>> load(const ScoreFlags& flags) {
 Status score_text(const ScoreFlags& flags) {
   QUIRE_TRY(const std::unique_ptr<engine::Engine> engine, load(flags));
   QUIRE_TRY(const std::vector<TokenId> tokens, read_tokens(flags, *engine));
-  if (tokens.empty()) return make_error(ErrorCode::kInvalidArgument, "there are no tokens to score");
+  if (tokens.empty()) {
+    return make_error(ErrorCode::kCorrupt, (flags.text.empty() ? flags.ids : flags.text) + ": there are no tokens to score");
+  }
 
   std::ofstream file;
   if (!flags.output.empty()) {
@@ -69,7 +73,7 @@ Status score_text(const ScoreFlags& flags) {
   };
   QUIRE_TRY(const engine::Score result, engine::score(*engine, tokens, flags.top, listener));
   if (file.is_open() && !file.flush()) return make_error(ErrorCode::kIo, flags.output + ": writing failed; is the disk full?");
-  fmt::print("{} tokens, perplexity {:.4f}\n", result.tokens.value, result.perplexity);
+  print_output("{} tokens, perplexity {:.4f}\n", result.tokens.value, result.perplexity);
   return {};
 }
 
@@ -80,10 +84,11 @@ Command score_command(CLI::App& root) {
   CLI::App* line = root.add_subcommand("score", "Print the perplexity of a text and write the logprobs of its tokens");
   add_model_flags(*line, flags->model);
   CLI::Option_group* input = line->add_option_group("input");
-  input->add_option("--text", flags->text, "A text file; bos is added where the model's metadata says so");
-  input->add_option("--ids", flags->ids, "A file with a JSON list of token ids");
+  input->add_option("--text", flags->text, "A text file; bos is added where the model's metadata says so")->type_name("FILE");
+  input->add_option("--ids", flags->ids, "A file with a JSON list of token ids")->type_name("FILE");
   input->require_option(1);
-  line->add_option("-o,--output", flags->output, "Write a JSON line for each position: position, token, next_logprob, top");
+  line->add_option("-o,--output", flags->output, "Write a JSON line for each position: position, token, next_logprob, top")
+      ->type_name("FILE");
   line->add_option("--top", flags->top, "Most probable tokens listed for each position")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();

@@ -13,6 +13,9 @@
 namespace quire::engine {
 namespace {
 
+// Memory that is nobody's: texts, tokens, the tables of the system. The KV cache leaves it alone.
+constexpr Bytes kReserve(int64_t{16} << 20);
+
 constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
 
 Result<std::optional<chat::Template>> compile_template(const gguf::File& file, const std::string& replacement) {
@@ -36,6 +39,16 @@ Result<tokenizer::Tokenizer> read_tokenizer(const gguf::File& file, const model:
   return tokenizer;
 }
 
+// Refuses before anything is packed what could end in the system killing the process: beyond a control group's limit it does.
+Status check_weights_fit(const gguf::File& file, const model::ModelConfig& config, Bytes left) {
+  QUIRE_TRY(const Bytes weights, model::Weights::check(file, config));
+  if (weights + kReserve <= left) return {};
+  return make_error(ErrorCode::kOutOfMemory,
+                    fmt::format("the weights take {} and {} of memory are left ({} of them are kept free); close other programs or "
+                                "choose a smaller model or format",
+                                format_bytes(weights), format_bytes(left), format_bytes(kReserve)));
+}
+
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
@@ -51,11 +64,14 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options, con
 
 Status Engine::load(const EngineOptions& options, const model::LoadProgress& progress) {
   QUIRE_TRY(const port::MappedFile mapping, port::MappedFile::open(options.model_path));
+  Bytes left;
   const auto read = [&]() -> Status {
     QUIRE_TRY(const gguf::File file, gguf::File::parse(mapping.bytes()));
     QUIRE_TRY(config_, model::read_config(file));
     QUIRE_TRY(tokenizer_, read_tokenizer(file, config_));
     QUIRE_TRY(template_, compile_template(file, options.chat_template));
+    left = port::memory_left().value_or(Bytes(INT64_MAX));
+    QUIRE_TRY_STATUS(check_weights_fit(file, config_, left));
     QUIRE_TRY(weights_, model::Weights::load(file, mapping, config_, team_, progress));
     return {};
   };
@@ -63,8 +79,19 @@ Status Engine::load(const EngineOptions& options, const model::LoadProgress& pro
 
   groups_ = model::layer_groups(config_, options.kv_format);
   QUIRE_TRY(forward_, model::Forward::create(config_, *weights_, kernels_, options.kv_format, options.chunk, team_));
-  // One user may take all that is left; how much of it others need is for them to say.
-  budget_.emplace(port::memory_left().value_or(Bytes(INT64_MAX)));
+  // What was left before, less what is taken since: the pages of the file that the system keeps as long as nobody needs them are no
+  // use of memory, yet they are counted as one where the process is in a control group. One user may take all of the rest; how much
+  // of it others need is for them to say.
+  const Bytes working = forward_->workspace_bytes();
+  const Bytes rest = left - weights_->bytes() - kReserve;
+  if (working >= rest) {
+    return make_error(
+        ErrorCode::kOutOfMemory,
+        fmt::format("{}: passes of {} tokens take {} of working memory and {} are left beside the weights; close other "
+                    "programs or choose a smaller --chunk",
+                    options.model_path, options.chunk, format_bytes(working), format_bytes(rest)));
+  }
+  budget_.emplace(rest - working);
   return {};
 }
 

@@ -1,5 +1,7 @@
 #include "engine/score.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -62,6 +64,10 @@ class RowScorer {
 Result<Score> score(Engine& engine, std::span<const TokenId> tokens, size_t top_count,
                     const std::function<void(const ScoredPosition&)>& listener) {
   const TokenCount count(static_cast<int64_t>(tokens.size()));
+  if (count.value > engine.config().context_length) {
+    return make_error(ErrorCode::kLimit, fmt::format("the text has {} tokens, the model was made for {}; score it in parts",
+                                                     count.value, engine.config().context_length));
+  }
   QUIRE_TRY(Sequence sequence, Sequence::create(engine, count));
   RowScorer scorer(engine, tokens, top_count);
   const auto chunk = static_cast<size_t>(engine.forward().max_rows());

@@ -24,7 +24,8 @@ struct Score {
   double perplexity = 0;  // exp of the mean of -next_logprob; 0 when there is none
 };
 
-// Computes `tokens` (at least one) as one sequence and hands every position to `listener`, in order.
+// Computes `tokens` (at least one) as one sequence and hands every position to `listener`, in order. kLimit: more tokens than the
+// model's context.
 [[nodiscard]] Result<Score> score(Engine& engine, std::span<const TokenId> tokens, size_t top_count,
                                   const std::function<void(const ScoredPosition&)>& listener);
 
