@@ -15,6 +15,7 @@
 #include "kernels/products.h"
 #include "kernels/products_decode.h"
 #include "kernels/products_layout.h"
+#include "kernels/products_tuning.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace quire::kernels::HWY_NAMESPACE {
@@ -54,8 +55,8 @@ inline constexpr int kMaxPassRows = 4;
 // Bytes of activations that stay in the second-level cache while all groups pass over them.
 inline constexpr size_t kPanelBytes = size_t{384} << 10;
 
-// How far ahead of its use a group's stream is fetched into the first-level cache.
-inline constexpr size_t kPrefetchBytes = size_t{8} << 10;
+// Groups that are streamed at a time where product_tuning() asks for several.
+inline constexpr int kSeveralGroups = 4;
 
 // Writes or adds the sums of one group: `sums` is [rows][16], of the rows from `row` on. Out of line, because every pass ends so.
 void store_outputs(const Product& product, int group, int row, int rows, const float* sums);
@@ -66,36 +67,42 @@ HWY_INLINE void prefetch(const std::byte* p, size_t ahead, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(address + i));
 }
 
-// The sums of kRows rows for one group. `x` is the first row's first block, `tile_rows` the rows of its tile.
-template <typename Format, int kRows>
-HWY_INLINE void multiply_rows(const std::byte* group, const ActivationBlock* x, int tile_rows, int blocks, size_t ahead,
-                              Vec16* sums) {
-  unroll<kRows>(QUIRE_UNROLLED(r) { sums[r] = zero(); });
+// Where the blocks of the row are, and the rows of its tile: the distance from one block to the next.
+struct RowBlocks {
+  const ActivationBlock* first;
+  int tile_rows;
+};
+HWY_INLINE RowBlocks row_blocks(const Activations& x, int row) {
+  const int64_t blocks = x.inputs / layout::kBlockInputs;
+  const int tile = row / kRowTile * kRowTile;
+  const int tile_rows = x.rows - tile < kRowTile ? x.rows - tile : kRowTile;
+  return {reinterpret_cast<const ActivationBlock*>(x.quantized) + tile * blocks + (row - tile), tile_rows};
+}
+
+// One pass over the groups [group, group + kGroups) for the rows [row, row + kRows) of one tile.
+template <typename Format, int kRows, int kGroups = 1>
+void pass(const Product& product, int group, int row, size_t ahead) {
+  const int blocks = product.x.inputs / layout::kBlockInputs;
+  RowBlocks x = row_blocks(product.x, row);
+  const size_t stride = group_bytes(product.weights.format, product.weights.inputs);
+  const std::byte* units = product.weights.data + static_cast<size_t>(group) * stride;
+  Vec16 sums[kGroups][kRows];
+  unroll<kGroups * kRows>(QUIRE_UNROLLED(i) { sums[i / kRows][i % kRows] = zero(); });
   for (int first = 0; first < blocks; first += Format::kUnitBlocks) {
     const int count = blocks - first < Format::kUnitBlocks ? blocks - first : Format::kUnitBlocks;
     for (int b = 0; b < count; ++b) {
-      prefetch(group + b * Format::kBlockBytes, ahead, Format::kBlockBytes);
-      const Format block(group, b);
-      unroll<kRows>(QUIRE_UNROLLED(r) { sums[r] = block.accumulate(x[r], sums[r]); });
-      x += tile_rows;
+      unroll<kGroups>(QUIRE_UNROLLED(g) {
+        prefetch(units + g * stride + b * Format::kBlockBytes, ahead, Format::kBlockBytes);
+        const Format block(units + g * stride, b);
+        unroll<kRows>(QUIRE_UNROLLED(r) { sums[g][r] = block.accumulate(x.first[r], sums[g][r]); });
+      });
+      x.first += x.tile_rows;
     }
-    group += Format::kUnitBytes;
+    units += Format::kUnitBytes;
   }
-}
-
-template <typename Format, int kRows>
-void pass(const Product& product, int group, int row, size_t ahead) {
-  const int blocks = product.x.inputs / layout::kBlockInputs;
-  const int tile = row / kRowTile * kRowTile;
-  const int tile_rows = product.x.rows - tile < kRowTile ? product.x.rows - tile : kRowTile;
-  const auto* x =
-      reinterpret_cast<const ActivationBlock*>(product.x.quantized) + static_cast<int64_t>(tile) * blocks + (row - tile);
-  const std::byte* weights = product.weights.data + group * group_bytes(product.weights.format, product.weights.inputs);
-  Vec16 sums[kRows];
-  multiply_rows<Format, kRows>(weights, x, tile_rows, blocks, ahead, sums);
-  alignas(64) float results[kRows][kLanes];
-  unroll<kRows>(QUIRE_UNROLLED(r) { store(sums[r], results[r]); });
-  store_outputs(product, group, row, kRows, results[0]);
+  alignas(64) float results[kGroups][kRows][kLanes];
+  unroll<kGroups * kRows>(QUIRE_UNROLLED(i) { store(sums[i / kRows][i % kRows], results[i / kRows][i % kRows]); });
+  for (int g = 0; g < kGroups; ++g) store_outputs(product, group + g, row, kRows, results[g][0]);
 }
 
 // Passes over a group for the rows [row, row + rows), rows <= kMaxPassRows. With VNNI, where few users decode on the fastest
@@ -113,6 +120,16 @@ HWY_INLINE void pass_rows(const Product& product, int group, int row, int rows, 
   }
 }
 
+// The rows of a panel that is one pass: several groups at a time, as long as there are so many. Returns the first group that is
+// left.
+template <typename Format, int kRows>
+HWY_INLINE int pass_several_groups(const Product& product, int row, size_t ahead) {
+  int group = product.group_begin;
+  for (; group + kSeveralGroups <= product.group_end; group += kSeveralGroups)
+    pass<Format, kRows, kSeveralGroups>(product, group, row, ahead);
+  return group;
+}
+
 // All rows: panels of rows, for each panel all groups, for each group all passes, so that activations stay in the second-level
 // cache and a group's weights near the core while its panel is computed.
 template <typename Format>
@@ -120,12 +137,24 @@ void multiply_quantized(const Product& product) {
   const size_t row_bytes = static_cast<size_t>(product.x.inputs / layout::kBlockInputs) * sizeof(ActivationBlock);
   const int tiles = static_cast<int>(kPanelBytes / (row_bytes * kRowTile));
   const int panel = kRowTile * (tiles < 1 ? 1 : tiles);
+  const ProductTuning& tuning = product_tuning();
+  [[maybe_unused]] const bool long_groups =
+      group_bytes(product.weights.format, product.weights.inputs) >= tuning.several_groups_from;
   for (int begin = 0; begin < product.x.rows; begin += panel) {
     const int end = product.x.rows - begin < panel ? product.x.rows : begin + panel;
-    for (int group = product.group_begin; group < product.group_end; ++group) {
+    const int rows = end - begin;
+    const size_t few_ahead = Format::kUnitBlocks == 8 ? tuning.prefetch_bytes_k : tuning.prefetch_bytes;
+    const size_t ahead = rows > 4 ? kPrefetchBytes : few_ahead;
+    int group = product.group_begin;
+#if QUIRE_AVX512
+    if (long_groups && rows == 1) group = pass_several_groups<Format, 1>(product, begin, ahead);
+    if (long_groups && rows == 2) group = pass_several_groups<Format, 2>(product, begin, ahead);
+    if (long_groups && rows == 3) group = pass_several_groups<Format, 3>(product, begin, ahead);
+    if (long_groups && rows == 4) group = pass_several_groups<Format, 4>(product, begin, ahead);
+#endif
+    for (; group < product.group_end; ++group) {
       for (int row = begin; row < end; row += kMaxPassRows)
-        pass_rows<Format>(product, group, row, end - row < kMaxPassRows ? end - row : kMaxPassRows,
-                          row == begin ? kPrefetchBytes : 0);
+        pass_rows<Format>(product, group, row, end - row < kMaxPassRows ? end - row : kMaxPassRows, row == begin ? ahead : 0);
     }
   }
 }

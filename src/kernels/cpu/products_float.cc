@@ -31,20 +31,23 @@ inline constexpr int kFloatPassRows = 4;
 inline constexpr int kFloatPassRows = 1;
 #endif
 
+// Rows of a panel, whose sums wait in memory while a group's inputs are worked through in chunks: so a chunk's weights stay in the
+// first-level cache until all rows have passed over them.
+inline constexpr int kPanelRows = 64;
+inline constexpr int kChunkInputs = 512;
+static_assert(kChunkInputs % kChains == 0 && kPanelRows % kFloatPassRows == 0);
+
 template <typename Format, int kRows>
 HWY_INLINE void add_input(const std::byte* weights, const float* x, int64_t stride, int chain, Vec16 (&sums)[kRows][kChains]) {
   const Vec16 w = Format::load_input(weights);
   unroll<kRows>(QUIRE_UNROLLED(r) { sums[r][chain] = multiply_add(w, set1(x[r * stride]), sums[r][chain]); });
 }
 
+// Adds a chunk of `inputs` inputs to the sums of kRows rows.
 template <typename Format, int kRows>
-void float_pass(const Product& product, int group, int row, size_t ahead) {
-  const int inputs = product.weights.inputs;
-  const int64_t stride = product.x.stride;
-  const float* x = product.x.values + row * stride;
-  const std::byte* weights = product.weights.data + group * group_bytes(product.weights.format, inputs);
+void float_pass(const std::byte* weights, const float* x, int64_t stride, int inputs, size_t ahead, Vec16 (*row_sums)[kChains]) {
   Vec16 sums[kRows][kChains];
-  unroll<kRows * kChains>(QUIRE_UNROLLED(i) { sums[i / kChains][i % kChains] = zero(); });
+  unroll<kRows * kChains>(QUIRE_UNROLLED(i) { sums[i / kChains][i % kChains] = row_sums[i / kChains][i % kChains]; });
   int k = 0;
   for (; k + kChains <= inputs; k += kChains) {
     prefetch(weights, ahead, kChains * Format::kInputBytes);
@@ -54,35 +57,45 @@ void float_pass(const Product& product, int group, int row, size_t ahead) {
   unroll<kChains - 1>(QUIRE_UNROLLED(c) {
     if (k + c < inputs) add_input<Format, kRows>(weights + c * Format::kInputBytes, x + k + c, stride, c, sums);
   });
-  alignas(64) float results[kRows][kLanes];
-  unroll<kRows>(QUIRE_UNROLLED(r) { store(add(add(sums[r][0], sums[r][1]), add(sums[r][2], sums[r][3])), results[r]); });
-  store_outputs(product, group, row, kRows, results[0]);
+  unroll<kRows * kChains>(QUIRE_UNROLLED(i) { row_sums[i / kChains][i % kChains] = sums[i / kChains][i % kChains]; });
 }
 
+template <typename Format, int kRows = kFloatPassRows>
+HWY_INLINE void float_pass_rows(const std::byte* weights, const float* x, int64_t stride, int rows, int inputs, size_t ahead,
+                                Vec16 (*row_sums)[kChains]) {
+  if (rows >= kRows) return float_pass<Format, kRows>(weights, x, stride, inputs, ahead, row_sums);
+  if constexpr (kRows > 1) float_pass_rows<Format, kRows - 1>(weights, x, stride, rows, inputs, ahead, row_sums);
+}
+
+// The group's outputs for the rows [begin, begin + rows), rows <= kPanelRows.
 template <typename Format>
-void float_pass_rows(const Product& product, int group, int row, int rows, size_t ahead) {
-  switch (rows) {
-    case 1: return float_pass<Format, 1>(product, group, row, ahead);
-#if QUIRE_AVX512
-    case 2: return float_pass<Format, 2>(product, group, row, ahead);
-    case 3: return float_pass<Format, 3>(product, group, row, ahead);
-    case 4: return float_pass<Format, 4>(product, group, row, ahead);
-#endif
+void float_panel(const Product& product, int group, int begin, int rows, size_t ahead) {
+  const int inputs = product.weights.inputs;
+  const int64_t stride = product.x.stride;
+  const std::byte* weights = product.weights.data + static_cast<size_t>(group) * group_bytes(product.weights.format, inputs);
+  Vec16 sums[kPanelRows][kChains];
+  for (int r = 0; r < rows; ++r) unroll<kChains>(QUIRE_UNROLLED(c) { sums[r][c] = zero(); });
+  for (int first = 0; first < inputs; first += kChunkInputs) {
+    const int count = inputs - first < kChunkInputs ? inputs - first : kChunkInputs;
+    for (int r = 0; r < rows; r += kFloatPassRows)
+      float_pass_rows<Format>(weights + static_cast<size_t>(first) * Format::kInputBytes,
+                              product.x.values + (begin + r) * stride + first, stride, rows - r, count, r == 0 ? ahead : 0,
+                              sums + r);
+  }
+  for (int r = 0; r < rows; ++r) {
+    alignas(64) float results[kLanes];
+    store(add(add(sums[r][0], sums[r][1]), add(sums[r][2], sums[r][3])), results);
+    store_outputs(product, group, begin + r, 1, results);
   }
 }
 
 template <typename Format>
 void multiply_float(const Product& product) {
-  const size_t row_bytes = static_cast<size_t>(product.x.inputs) * sizeof(float);
-  const int passes = static_cast<int>(kPanelBytes / (row_bytes * kFloatPassRows));
-  const int panel = kFloatPassRows * (passes < 1 ? 1 : passes);
-  for (int begin = 0; begin < product.x.rows; begin += panel) {
-    const int end = product.x.rows - begin < panel ? product.x.rows : begin + panel;
-    for (int group = product.group_begin; group < product.group_end; ++group) {
-      for (int row = begin; row < end; row += kFloatPassRows)
-        float_pass_rows<Format>(product, group, row, end - row < kFloatPassRows ? end - row : kFloatPassRows,
-                                row == begin ? kPrefetchBytes : 0);
-    }
+  const size_t ahead = product.x.rows > 1 ? kPrefetchBytes : product_tuning().prefetch_bytes;
+  for (int begin = 0; begin < product.x.rows; begin += kPanelRows) {
+    const int rows = product.x.rows - begin < kPanelRows ? product.x.rows - begin : kPanelRows;
+    for (int group = product.group_begin; group < product.group_end; ++group)
+      float_panel<Format>(product, group, begin, rows, ahead);
   }
 }
 
