@@ -69,6 +69,7 @@ ChatSession::ChatSession(engine::Engine& engine, SessionOptions options) : engin
 bool ChatSession::uses_template() const { return !options_.raw && engine_->chat_template() != nullptr; }
 
 void ChatSession::clear() {
+  sequence_.reset();
   messages_.clear();
   if (!options_.system.empty()) messages_.push_back({.role = "system", .content = options_.system});
 }

@@ -51,7 +51,7 @@ class ChatSession {
   // Answers `text`. When that fails, or is interrupted before the first word, the conversation is as it was before.
   [[nodiscard]] Result<Answer> ask(const std::string& text, const engine::ReplyListener& listener);
 
-  // Forgets the conversation, but for the system message.
+  // Forgets the conversation, but for the system message, and gives its memory back.
   void clear();
 
  private:

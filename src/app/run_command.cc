@@ -49,7 +49,7 @@ Status answer(ChatSession& session, const std::string& prompt) {
   };
   QUIRE_TRY(const Answer answered, session.ask(prompt, listener));
   write_output("\n");
-  print_message("{}\n", summary(answered));
+  if (flush_output() == OutputState::kWritten) print_message("{}\n", summary(answered));
   return {};
 }
 

@@ -24,12 +24,12 @@
 namespace quire::engine {
 
 struct EngineOptions {
-  std::string model_path;
+  std::string model_path = {};
   int threads = 0;                              // 0: as many as the process may keep busy
   const kernels::KernelSet* kernels = nullptr;  // null: the fastest of this processor
   kernels::KvFormat kv_format = kernels::KvFormat::kF16;
-  int chunk = 512;            // tokens of a prompt that one pass computes
-  std::string chat_template;  // Jinja source that replaces the model's; empty: the model's
+  int chunk = 512;                 // tokens of a prompt that one pass computes
+  std::string chat_template = {};  // Jinja source that replaces the model's; empty: the model's
 };
 
 class Engine {

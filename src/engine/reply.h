@@ -15,10 +15,10 @@
 namespace quire::engine {
 
 struct ReplyOptions {
-  sampling::SamplingParameters sampling;
-  TokenCount max_tokens{0};       // 0: until the reply ends or the context is full
-  std::vector<std::string> stop;  // texts that end the reply; they are not part of it
-  bool ignore_end = false;        // go on after the model's end of text (for measuring)
+  sampling::SamplingParameters sampling = {};
+  TokenCount max_tokens{0};            // 0: until the reply ends or the context is full
+  std::vector<std::string> stop = {};  // texts that end the reply; they are not part of it
+  bool ignore_end = false;             // go on after the model's end of text (for measuring)
 };
 
 enum class ReplyEnd {
