@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/input.h"
 #include "app/progress.h"
 #include "port/clock.h"
 
@@ -97,8 +98,9 @@ Result<std::vector<TokenId>> ChatSession::prompt_tokens(const std::string& text)
   const tokenizer::Tokenizer& tokenizer = engine_->tokenizer();
   std::vector<TokenId> tokens;
   if (uses_template()) {
-    QUIRE_TRY(const std::string prompt, chat::render_chat(*engine_->chat_template(), messages_, prompt_options(tokenizer)));
-    QUIRE_TRY(tokens, tokenizer.encode(prompt, {.parse_special = true}));
+    const Result<std::string> prompt = chat::render_chat(*engine_->chat_template(), messages_, prompt_options(tokenizer));
+    if (!prompt.ok()) return at("the chat template", not_usage(prompt.error()));
+    QUIRE_TRY(tokens, tokenizer.encode(*prompt, {.parse_special = true}));
   } else {
     QUIRE_TRY(tokens, tokenizer.encode(text, {.add_special = true}));
   }

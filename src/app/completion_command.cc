@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,22 +13,38 @@
 namespace quire::app {
 namespace {
 
-// All words that may follow a command: its subcommands and its flags.
+using Lines = std::vector<const CLI::App*>;
+
+// The commands below one; groups of options, which have no name, are not among them.
+Lines commands_below(const CLI::App& line) {
+  return line.get_subcommands([](const CLI::App* sub) { return !sub->get_name().empty(); });
+}
+
+void add_flags(const CLI::App& line, std::vector<std::string>& words) {
+  const auto add = [&](const std::string& word) {
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+  };
+  for (const CLI::Option* option : line.get_options()) {
+    for (const std::string& name : option->get_lnames()) add("--" + name);
+    for (const std::string& name : option->get_snames()) add("-" + name);
+  }
+}
+
+// All words that may follow a command: the commands below it and its flags, those in groups too.
 std::vector<std::string> words_after(const CLI::App& line) {
   std::vector<std::string> words;
-  for (const CLI::App* sub : line.get_subcommands([](const CLI::App*) { return true; })) words.push_back(sub->get_name());
-  for (const CLI::Option* option : line.get_options()) {
-    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) words.push_back("-" + name);
-  }
+  for (const CLI::App* sub : commands_below(line)) words.push_back(sub->get_name());
+  add_flags(line, words);
+  for (const CLI::App* group : line.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); }))
+    add_flags(*group, words);
   return words;
 }
 
-// Calls visit(path of names below the program, words) for the program and each of its subcommands.
+// Calls visit(path of names below the program, words) for the program and each of its commands.
 template <typename Visit>
 void for_each_line(const CLI::App& line, const std::string& path, const Visit& visit) {
   visit(path, words_after(line));
-  for (const CLI::App* sub : line.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* sub : commands_below(line)) {
     for_each_line(*sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), visit);
   }
 }

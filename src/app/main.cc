@@ -37,7 +37,9 @@ int end_of_output() {
 
 std::vector<std::string> subcommand_names(const CLI::App& line) {
   std::vector<std::string> names;
-  for (const CLI::App* sub : line.get_subcommands([](const CLI::App*) { return true; })) names.push_back(sub->get_name());
+  for (const CLI::App* sub : line.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!sub->get_name().empty()) names.push_back(sub->get_name());  // groups of options have none
+  }
   return names;
 }
 
@@ -54,10 +56,22 @@ std::string explain(const CLI::App& chosen, const CLI::ParseError& error, const 
     const std::string choice = fmt::format("choose one of {}", fmt::join(names, ", "));
     const size_t depth = depth_of(chosen);
     if (words.size() <= depth) return fmt::format("which command? {}", choice);
-    if (!words[depth].starts_with('-')) return fmt::format("'{}' is no command; {}", words[depth], choice);
+    return fmt::format("'{}' is no {}; {}", words[depth], words[depth].starts_with('-') ? "flag here" : "command", choice);
   }
   if (std::string_view(error.what()) == "--model is required") return "no model is named; give a GGUF file with -m";
   return error.what();
+}
+
+// The parser takes an empty text for the number 0; a script with an empty variable does not mean that.
+void refuse_empty_numbers(const CLI::App& line) {
+  for (const CLI::Option* option : line.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool number = type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT");
+    if (!number) continue;
+    for (const std::string& value : option->results()) {
+      if (value.empty()) throw CLI::ConversionError(option->get_name() + ": an empty text is no number");
+    }
+  }
 }
 
 // Usage errors: one line saying what is wrong, one saying where help is.
@@ -89,6 +103,7 @@ int main_program(int argc, char** argv) {
                                score_command(root), bench_engine_command(*bench), completion_command(root)};
   try {
     root.parse(argc, argv);
+    for (const Command& command : commands) refuse_empty_numbers(*command.line);
   } catch (const CLI::ParseError& error) {
     return report(root, error, {argv + std::min(argc, 1), argv + argc});
   }
