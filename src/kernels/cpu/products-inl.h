@@ -52,6 +52,12 @@ inline constexpr int kMaxPassRows = 16;
 inline constexpr int kMaxPassRows = 4;
 #endif
 
+#if QUIRE_VNNI && !defined(QUIRE_FEW_PASSES)
+inline constexpr bool kEveryRowCount = true;
+#else
+inline constexpr bool kEveryRowCount = false;
+#endif
+
 // Bytes of activations that stay in the second-level cache while all groups pass over them.
 inline constexpr size_t kPanelBytes = size_t{384} << 10;
 
@@ -106,7 +112,8 @@ void pass(const Product& product, int group, int row, size_t ahead) {
 }
 
 // Passes over a group for the rows [row, row + rows), rows <= kMaxPassRows. With VNNI, where few users decode on the fastest
-// machines, one pass of just that many rows; elsewhere passes of powers of two, which are quicker to compile.
+// machines, one pass of just that many rows; elsewhere, and where QUIRE_FEW_PASSES asks for it, passes of powers of two, which are
+// quicker to compile.
 template <typename Format, int kRows = kMaxPassRows>
 HWY_INLINE void pass_rows(const Product& product, int group, int row, int rows, size_t ahead) {
   if (rows >= kRows) {
@@ -116,7 +123,7 @@ HWY_INLINE void pass_rows(const Product& product, int group, int row, int rows, 
     ahead = 0;
   }
   if constexpr (kRows > 1) {
-    if (rows > 0) pass_rows<Format, QUIRE_VNNI ? kRows - 1 : kRows / 2>(product, group, row, rows, ahead);
+    if (rows > 0) pass_rows<Format, kEveryRowCount ? kRows - 1 : kRows / 2>(product, group, row, rows, ahead);
   }
 }
 
@@ -148,9 +155,11 @@ void multiply_quantized(const Product& product) {
     int group = product.group_begin;
 #if QUIRE_AVX512
     if (long_groups && rows == 1) group = pass_several_groups<Format, 1>(product, begin, ahead);
+#ifndef QUIRE_FEW_PASSES
     if (long_groups && rows == 2) group = pass_several_groups<Format, 2>(product, begin, ahead);
     if (long_groups && rows == 3) group = pass_several_groups<Format, 3>(product, begin, ahead);
     if (long_groups && rows == 4) group = pass_several_groups<Format, 4>(product, begin, ahead);
+#endif
 #endif
     for (; group < product.group_end; ++group) {
       for (int row = begin; row < end; row += kMaxPassRows)
