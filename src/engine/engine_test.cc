@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/engine_test_support.h"
+#include "tests/support/tiny_engines.h"
 
 namespace quire::engine {
 namespace {

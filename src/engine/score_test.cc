@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "engine/engine_test_support.h"
+#include "tests/support/tiny_engines.h"
 
 namespace quire::engine {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/engine_test_support.h"
 #include "kv/budget.h"
+#include "tests/support/tiny_engines.h"
 
 namespace quire::engine {
 namespace {

@@ -57,10 +57,8 @@ class ResidentTest(unittest.TestCase):
     @support.full_only
     def test_a_long_prompt_shows_the_window(self):
         seen = inspected(support.GEMMA3)
-        folder = support.scratch_folder()
-        text = golden.TEXT.read_text(encoding="utf-8") * 15
-        (folder / "long.txt").write_text(text, encoding="utf-8")
-        ran = support.good("run", "-m", support.GEMMA3, "--raw", "-n", 1, stdin=text.encode())
+        text = golden.TEXT.read_bytes() * 15
+        ran = support.good("run", "-m", support.GEMMA3, "--raw", "-n", 1, stdin=text)
         line = support.closing(ran.err)
         self.assertGreater(line.prompt, 20000)
         full, windowed = sorted(seen["layer_groups"], key=lambda group: group["window"] or 0)
@@ -71,8 +69,6 @@ class ResidentTest(unittest.TestCase):
         self.assertLess(line.backed, 0.25 * line.prompt * line.per_token)
 
     def test_a_window_of_a_tiny_model(self):
-        tokens = support.scratch_folder() / "text"
-        tokens.write_text("x" * 480)
         line = support.closing(support.good("run", "-m", support.tiny("gemma3"), "--raw", "-n", 1, "x" * 480).err)
         self.assertEqual(line.prompt, 481)
         self.assertLess(line.backed, 0.5 * line.prompt * line.per_token)
@@ -104,25 +100,26 @@ class ControlGroupTest(unittest.TestCase):
         (self.group / "memory.limit_in_bytes").write_text(str(mebibytes * MIB))
         return support.run(*arguments, preexec=lambda: (self.group / "cgroup.procs").write_text(str(os.getpid())))
 
-    @support.needs(support.SMOLLM2)
-    @support.full_only
-    def test_it_is_never_killed(self):
-        outcomes = set()
-        for mebibytes in (40, 95, 100, 110, 116, 125, 131, 132, 133, 136, 145):
-            ran = self.run_within(mebibytes, "run", "-m", support.SMOLLM2, "--temperature", 0, "-n", 2, "hi")
-            self.assertIn(ran.status, (0, 1), (mebibytes, ran.err))
-            if ran.status == 1:
-                self.assertEqual(ran.out, b"")
-                self.assertRegex(ran.err, r"^quire: .* (take|needs) .* (close other programs|shorten|choose).*\n$")
-            outcomes.add(ran.status)
-        self.assertEqual(outcomes, {0, 1})
+    def check_refusal(self, ran, mebibytes):
+        self.assertEqual((ran.status, ran.out), (1, b""), f"{mebibytes} MiB: {ran.err}")
+        self.assertRegex(ran.err, r"^quire: .* (take|needs) .* (close other programs|shorten|choose).*\n$")
 
     @support.needs(support.SMOLLM2)
     @support.full_only
-    def test_a_reply_ends_where_memory_does(self):
-        ran = self.run_within(138, "run", "-m", support.SMOLLM2, "--temperature", 0, "--repeat-penalty", 1.3, "Count to one thousand in words.")
+    def test_it_refuses_or_ends_a_reply_and_is_never_killed(self):
+        prompt = ("run", "-m", support.SMOLLM2, "--temperature", 0)
+        self.check_refusal(self.run_within(40, *prompt, "-n", 2, "hi"), 40)
+        weights = inspected(support.SMOLLM2)["weights_bytes"] // MIB
+        for mebibytes in range(weights, weights + 100, 2):
+            ran = self.run_within(mebibytes, *prompt, "-n", 2, "hi")
+            if ran.status == 0:
+                break
+            self.check_refusal(ran, mebibytes)
         self.assertEqual(ran.status, 0, ran.err)
-        self.assertEqual(support.closing(ran.err).end, "out of memory")
+        # Enough for a short reply: a long one ends where memory does.
+        ran = self.run_within(mebibytes + 3, *prompt, "Write a very long story about a dog.")
+        self.assertEqual((ran.status, support.closing(ran.err).end), (0, "out of memory"), ran.err)
+        self.assertGreater(len(ran.text), 20)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Engines of tiny models for tests.
+// Engines of tiny models, for tests of what uses an engine.
 #pragma once
 
 #include <gtest/gtest.h>
