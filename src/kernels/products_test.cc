@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "kernels/products_layout.h"
 #include "kernels/products_test_support.h"
+#include "kernels/products_tuning.h"
 
 namespace quire::kernels {
 namespace {
@@ -96,6 +97,27 @@ TEST_P(ProductsTest, LongRowsEqualTheTwin) {
   for (const KernelSet* set : ordered_sets()) {
     if (want[set->arithmetic].empty()) want[set->arithmetic] = twin_all(set->arithmetic, matrix, rows);
     EXPECT_TRUE(equal_bits(multiply_all(set->products, matrix.view(), rows), want[set->arithmetic])) << to_string(set->isa);
+  }
+}
+
+// Every processor's way to stream weights, on this one.
+TEST_P(ProductsTest, TuningDoesNotShow) {
+  ProductRandom random(16);
+  const TestMatrix matrix(format(), 100, inputs(), Weights::kUsual, random);
+  for (const int row_count : {1, 2, 3, 4, 5}) {
+    const TestRows rows(row_count, inputs(), random);
+    for (const KernelSet* set : ordered_sets()) {
+      const std::vector<float> want = twin_all(set->arithmetic, matrix, rows);
+      for (const size_t several_groups_from : {size_t{0}, SIZE_MAX}) {
+        const ScopedProductTuning tuning(
+            {.prefetch_bytes = 0, .prefetch_bytes_k = 512, .several_groups_from = several_groups_from});
+        EXPECT_TRUE(equal_bits(multiply_all(set->products, matrix.view(), rows), want)) << to_string(set->isa);
+        std::vector<float> pieces(want.size(), 0.0f);
+        multiply_into(set->products, matrix.view(), rows, {.group_begin = 0, .group_end = 1}, pieces);
+        multiply_into(set->products, matrix.view(), rows, {.group_begin = 1, .group_end = 7}, pieces);
+        EXPECT_TRUE(equal_bits(pieces, want)) << to_string(set->isa);
+      }
+    }
   }
 }
 

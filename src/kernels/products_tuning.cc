@@ -2,7 +2,10 @@
 
 #include <cpuid.h>
 
+#include <atomic>
 #include <cstdint>
+
+#include "base/check.h"
 
 namespace quire::kernels {
 namespace {
@@ -31,11 +34,20 @@ bool is_amd_family_19() {
   return family == 0x19;
 }
 
+std::atomic<const ProductTuning*> replacement{nullptr};
+
 }  // namespace
 
 const ProductTuning& product_tuning() {
   static const ProductTuning tuning = is_amd_family_19() ? kZen4 : kOthers;
-  return tuning;
+  const ProductTuning* replaced = replacement.load(std::memory_order_acquire);
+  return replaced != nullptr ? *replaced : tuning;
 }
+
+ScopedProductTuning::ScopedProductTuning(const ProductTuning& tuning) : tuning_(tuning) {
+  QUIRE_CHECK(replacement.exchange(&tuning_) == nullptr, "one ScopedProductTuning at a time");
+}
+
+ScopedProductTuning::~ScopedProductTuning() { replacement.store(nullptr); }
 
 }  // namespace quire::kernels

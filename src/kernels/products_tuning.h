@@ -15,7 +15,19 @@ struct ProductTuning {
   size_t several_groups_from;  // groups of at least so many bytes are streamed several at a time
 };
 
-// For this processor.
+// For this processor, or what a ScopedProductTuning says.
 [[nodiscard]] const ProductTuning& product_tuning();
+
+// For tests and measurements: replaces the processor's tuning while it lives. One at a time, and while no product runs.
+class ScopedProductTuning {
+ public:
+  explicit ScopedProductTuning(const ProductTuning& tuning);
+  ScopedProductTuning(const ScopedProductTuning&) = delete;
+  ScopedProductTuning& operator=(const ScopedProductTuning&) = delete;
+  ~ScopedProductTuning();
+
+ private:
+  ProductTuning tuning_;
+};
 
 }  // namespace quire::kernels
