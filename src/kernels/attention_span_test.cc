@@ -114,11 +114,13 @@ TEST_P(SpanOfEverySet, EqualsTheTwinForAnyBlockOfQueries) {
   for (const KvFormat format : {KvFormat::kF16, KvFormat::kF32}) {
     for (const int head_dim : {16, 64, 80, 96, 128, 256}) {
       for (const int64_t window : {0, 1, 5, 32, 100, 128, 512}) {
+        if (head_dim != 64 && window != 0 && window != 100) continue;
         const AttentionShape shape = shape_of(head_dim, 1, format, window);
         const Tokens tokens(shape, 256, static_cast<uint32_t>(head_dim + window));
         const StoredTokens stored(set(), shape, tokens, 0, 256);
         Random random(static_cast<uint32_t>(head_dim) * 31 + static_cast<uint32_t>(window));
-        for (int count = 1; count <= 20; count += random.between(1, 6)) {
+        // Up to more than three blocks of any set, where f16 is converted once for all.
+        for (int count = 1; count <= 28; count += random.between(1, 9)) {
           SpanCall call(shape, stored, 128);
           // Queries of later sequences see the whole span when no window ends it; those of a window must see one position.
           const int newest = window == 0 ? 400 : static_cast<int>(std::min<int64_t>(255 + window - 1, 400));
