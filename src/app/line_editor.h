@@ -3,12 +3,14 @@
 
 #include <histedit.h>
 
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <string>
 
 namespace quire::app {
 
+// While one exists, Ctrl-C does not end the program: in a line it is a key like others, between lines it is ignored.
 class LineEditor {
  public:
   LineEditor();
@@ -19,15 +21,18 @@ class LineEditor {
   // The next line without its end; nothing when the terminal is closed (Ctrl-D). Ctrl-C drops the line that is being written.
   [[nodiscard]] std::optional<std::string> read(const char* prompt);
 
-  [[nodiscard]] const char* prompt() const { return prompt_; }
-
  private:
+  static const char* prompt_of(EditLine* editor);
+  static unsigned char drop_line(EditLine* editor, int key);
+  static LineEditor& self_of(EditLine* editor);
   void new_line();
 
   std::FILE* screen_;  // stdout, or stderr where that is no terminal: what is typed must be seen, and is no output
   EditLine* editor_;
   History* history_;
   const char* prompt_ = "";
+  bool dropped_ = false;  // the line that ended was dropped
+  struct sigaction interrupt_before_ = {};
 };
 
 }  // namespace quire::app
