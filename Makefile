@@ -36,7 +36,7 @@ default-model:
 
 .PHONY: run
 run: build default-model ## answer a prompt: make run PROMPT="..." (also MODEL=FILE, ARGS="--temperature 0")
-	@build/quire run -m $(call quoted,MODEL) $(ARGS) $(call quoted,PROMPT)
+	@build/quire run -m $(call quoted,MODEL) $(ARGS) -- $(call quoted,PROMPT)
 
 .PHONY: chat
 chat: build default-model ## talk with the model at the terminal (also MODEL=FILE, ARGS=...)

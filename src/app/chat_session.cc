@@ -128,6 +128,7 @@ Status ChatSession::hold_prefix(std::span<const TokenId> prompt) {
 
 // Computes the prompt pass by pass; returns whether to go on.
 Result<bool> ChatSession::compute_prompt(std::span<const TokenId> rest, const engine::ReplyListener& listener) {
+  QUIRE_TRY_STATUS(sequence_->check_room(sequence_->length() + TokenCount(static_cast<int64_t>(rest.size()))));
   ProgressLine progress("reading the prompt");
   const auto chunk = static_cast<size_t>(engine_->forward().max_rows());
   for (size_t done = 0; done < rest.size();) {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <new>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -91,6 +92,17 @@ int report(const CLI::App& root, const CLI::ParseError& error, const std::vector
   return kUsageError;
 }
 
+// Small memory (texts, tokens, tables) that cannot be had ends a command with an error like any other.
+Status run_within_memory(const Command& command) {
+  try {
+    return command.run();
+  } catch (const std::bad_alloc&) {
+    return make_error(ErrorCode::kOutOfMemory,
+                      "there is not enough memory for this text; shorten it, close other programs or raise the "
+                      "limit (ulimit -v)");
+  }
+}
+
 int main_program(int argc, char** argv) {
   CLI::App root("Quire runs language models from GGUF files; its product is the memory of the KV cache.", "quire");
   root.set_version_flag("--version", version_text(), "Print the version");
@@ -109,7 +121,7 @@ int main_program(int argc, char** argv) {
   }
   for (const Command& command : commands) {
     if (!command.line->parsed()) continue;
-    const Status status = command.run();
+    const Status status = run_within_memory(command);
     return status.ok() ? end_of_output() : report(status.error());
   }
   return kUsageError;

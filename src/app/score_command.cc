@@ -1,6 +1,7 @@
 // quire score: what the model thought of each token of a text, as JSON lines, and the perplexity.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -41,9 +42,11 @@ Result<std::vector<TokenId>> read_tokens(const ScoreFlags& flags, const engine::
 // One position as a line of JSON.
 std::string json_line(const engine::ScoredPosition& p) {
   std::string line = fmt::format("{{\"position\":{},\"token\":{},\"next_logprob\":", p.position.value, p.token);
-  line += p.next_logprob ? fmt::format("{}", *p.next_logprob) : "null";
+  const auto number = [](double logprob) { return std::isfinite(logprob) ? fmt::format("{}", logprob) : "null"; };
+  line += p.next_logprob ? number(*p.next_logprob) : "null";
   line += ",\"top\":[";
-  for (size_t i = 0; i < p.top.size(); ++i) line += fmt::format("{}[{},{}]", i == 0 ? "" : ",", p.top[i].token, p.top[i].logprob);
+  for (size_t i = 0; i < p.top.size(); ++i)
+    line += fmt::format("{}[{},{}]", i == 0 ? "" : ",", p.top[i].token, number(p.top[i].logprob));
   return line + "]}\n";
 }
 

@@ -76,7 +76,9 @@ Result<Reply> generate(Engine& engine, Sequence& sequence, const ReplyOptions& o
         break;
       }
     }
-    const TokenId token = sampler.sample(sequence.logits(), TokenPos(sequence.length().value), sequence.tokens());
+    // Some models have more output rows than tokens.
+    const std::span<const float> logits = sequence.logits().first(engine.tokenizer().vocab_size());
+    const TokenId token = sampler.sample(logits, TokenPos(sequence.length().value), sequence.tokens());
     if (engine.tokenizer().is_end_of_generation(token) && !options.ignore_end) {
       reply.end = ReplyEnd::kEndOfText;
       break;

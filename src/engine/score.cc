@@ -69,6 +69,7 @@ Result<Score> score(Engine& engine, std::span<const TokenId> tokens, size_t top_
                                                      count.value, engine.config().context_length));
   }
   QUIRE_TRY(Sequence sequence, Sequence::create(engine, count));
+  QUIRE_TRY_STATUS(sequence.check_room(count));
   RowScorer scorer(engine, tokens, top_count);
   const auto chunk = static_cast<size_t>(engine.forward().max_rows());
   for (size_t done = 0; done < tokens.size(); done += chunk) {

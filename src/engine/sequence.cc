@@ -6,6 +6,16 @@
 
 namespace quire::engine {
 
+namespace {
+
+Error no_room(Bytes needed, TokenCount tokens, Bytes room) {
+  return make_error(ErrorCode::kOutOfMemory,
+                    fmt::format("the KV cache needs {} for {} tokens and may take {}; close other programs or shorten the text",
+                                format_bytes(needed), tokens.value, format_bytes(room)));
+}
+
+}  // namespace
+
 Result<Sequence> Sequence::create(Engine& engine, TokenCount max_tokens) {
   QUIRE_TRY(kv::SequenceMemory memory, kv::SequenceMemory::create(engine.vm(), engine.budget(), engine.layer_groups(), max_tokens));
   return Sequence(engine, std::move(memory), max_tokens);
@@ -29,7 +39,15 @@ void Sequence::view_memory() {
   for (size_t layer = 0; layer < layers; ++layer) layers_.emplace_back(&pieces_[layer], 1);
 }
 
+Status Sequence::check_room(TokenCount wanted) const {
+  const Bytes needed = kv::bytes_needed(engine_->layer_groups(), wanted, engine_->vm().granule());
+  const Bytes room = engine_->budget().available() + memory_.backed_bytes();
+  if (needed <= room) return {};
+  return no_room(needed, wanted, room);
+}
+
 Status Sequence::extend(std::span<const TokenId> tokens) {
+  QUIRE_TRY_STATUS(check_room(length() + TokenCount(static_cast<int64_t>(tokens.size()))));
   const auto chunk = static_cast<size_t>(engine_->forward().max_rows());
   for (size_t done = 0; done < tokens.size(); done += chunk) {
     QUIRE_TRY_STATUS(extend_one_pass(tokens.subspan(done, std::min(chunk, tokens.size() - done))));
@@ -45,11 +63,8 @@ Status Sequence::extend_one_pass(std::span<const TokenId> tokens) {
   }
   QUIRE_TRY(const kv::Space space, memory_.prepare(next));
   if (space == kv::Space::kNoSpace) {
-    return make_error(
-        ErrorCode::kOutOfMemory,
-        fmt::format("the KV cache needs {} for {} tokens and {} of memory are left; close other programs or shorten the text",
-                    format_bytes(kv::bytes_needed(engine_->layer_groups(), next, engine_->vm().granule())), next.value,
-                    format_bytes(engine_->budget().available())));
+    return no_room(kv::bytes_needed(engine_->layer_groups(), next, engine_->vm().granule()), next,
+                   engine_->budget().available() + memory_.backed_bytes());
   }
   const model::SequenceChunk chunk{.tokens = tokens, .first_position = TokenPos(length().value), .layers = layers_};
   engine_->forward().run(std::span(&chunk, 1));

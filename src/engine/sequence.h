@@ -24,6 +24,10 @@ class Sequence {
   // kLimit: more than max_tokens; kOutOfMemory: the KV cache may not grow.
   [[nodiscard]] Status extend(std::span<const TokenId> tokens);
 
+  // Whether the KV cache can hold `length` tokens of this sequence with what is left of the budget; kOutOfMemory with the numbers
+  // when it cannot.
+  [[nodiscard]] Status check_room(TokenCount length) const;
+
   // Computes the next tokens as extend() does, at most the engine's chunk; the rows of engine.forward() are then theirs.
   [[nodiscard]] Status extend_one_pass(std::span<const TokenId> tokens);
 

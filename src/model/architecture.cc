@@ -91,6 +91,7 @@ constexpr std::array kArchitectures = std::to_array<Architecture>({
      .gate = kernels::Gate::kSilu,
      .qk_norm = false,
      .post_norms = false,
+     .frequency_factors = true,
      .default_rope_base = 10000,
      .specialize = specialize_llama},
     {.name = "gemma3",
@@ -99,6 +100,7 @@ constexpr std::array kArchitectures = std::to_array<Architecture>({
      .gate = kernels::Gate::kGeluTanh,
      .qk_norm = true,
      .post_norms = true,
+     .frequency_factors = false,
      .default_rope_base = 1000000,
      .specialize = specialize_gemma3},
 });

@@ -29,6 +29,7 @@ struct Architecture {
   kernels::Gate gate;
   bool qk_norm;
   bool post_norms;
+  bool frequency_factors;  // may have the tensor rope_freqs.weight
   double default_rope_base;
   // Fills in what differs from the plain model: windows, RoPE bases, scales. Runs after the common keys were read.
   Status (*specialize)(const gguf::File& file, ModelConfig& config);

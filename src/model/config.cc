@@ -139,7 +139,7 @@ Status read_widths(const Keys& keys, ModelConfig& config) {
   if (heads % kv_heads != 0) {
     return make_error(ErrorCode::kUnsupported, fmt::format("{} query heads do not divide among {} KV heads", heads, kv_heads));
   }
-  if (key_length != value_length || key_length % 16 != 0 || key_length > 256) {
+  if (key_length != value_length || key_length < 16 || key_length % 16 != 0 || key_length > 256) {
     return make_error(ErrorCode::kUnsupported,
                       fmt::format("heads have keys of {} and values of {} numbers; Quire runs equal widths that are "
                                   "a multiple of 16, at most 256",
@@ -194,7 +194,7 @@ Result<ModelConfig> read_config(const gguf::File& file) {
   config.gate = architecture->gate;
   config.qk_norm = architecture->qk_norm;
   config.post_norms = architecture->post_norms;
-  config.rope_factors = file.find_tensor("rope_freqs.weight") != nullptr;
+  config.rope_factors = architecture->frequency_factors && file.find_tensor("rope_freqs.weight") != nullptr;
   config.layers.assign(static_cast<size_t>(layers), LayerConfig{.window = 0, .rope = {.base = base, .position_divisor = divisor}});
   QUIRE_TRY_STATUS(architecture->specialize(file, config));
   return config;

@@ -121,6 +121,21 @@ TEST(Config, LinearScalingDividesPositionsOnGlobalLayersOnly) {
   EXPECT_EQ(read->layers[5].rope.position_divisor, 8);
 }
 
+TEST(Config, FrequencyFactorsAreLlamasAlone) {
+  const auto add_factors = [](GgufWriter& w) { w.declare_tensor("rope_freqs.weight", gguf::TensorType::kF32, {8}, 32); };
+  EXPECT_EQ(refusal_of(llama_shape(), add_factors), "accepted");
+  EXPECT_THAT(refusal_of(gemma3_shape(), add_factors), HasSubstr("rope_freqs.weight"));
+}
+
+TEST(Config, The27BModelScalesQueriesByItsWidth) {
+  ModelShape shape = gemma3_shape();
+  shape.layers = 62;
+  shape.embedding = 144;  // 144 / 4 heads = 36, the head's width is 16
+  const Result<ModelConfig> read = config_of(shape);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->attention_scale, 1.0f / 6);
+}
+
 TEST(Config, RefusesKeysThatItDoesNotKnow) {
   const auto with_key = [](const char* key) { return [key](GgufWriter& w) { w.add(key, uint32_t{1}); }; };
   EXPECT_THAT(refusal_of(llama_shape(), with_key("llama.attention.clamp_kqv")), HasSubstr("llama.attention.clamp_kqv"));

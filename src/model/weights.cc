@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
-
-#include "port/machine.h"
 
 namespace quire::model {
 namespace {
@@ -188,13 +185,6 @@ Result<std::unique_ptr<const Weights>> Weights::load(const gguf::File& file, con
   std::unique_ptr<Weights> weights(new Weights());
   WeightPlan plan(file, config);
   QUIRE_TRY_STATUS(plan.lay_out(*weights));
-  const std::optional<Bytes> available = port::memory_left();
-  if (available && plan.bytes() > *available) {
-    return make_error(ErrorCode::kOutOfMemory,
-                      fmt::format("the weights take {} and {} of memory are available; close other programs or "
-                                  "choose a smaller model or format",
-                                  format_bytes(plan.bytes()), format_bytes(*available)));
-  }
   QUIRE_TRY_STATUS(plan.pack(*weights, mapping, team, progress));
   return std::unique_ptr<const Weights>(std::move(weights));
 }

@@ -50,8 +50,8 @@ size_t page_size() {
   return size;
 }
 
-// Opening a pipe for reading would wait for a writer; with O_NONBLOCK it opens and is then refused for what it is.
-constexpr int kOpenForReading = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+// Opening a pipe for mapping would wait for a writer; with O_NONBLOCK it opens and is then refused for what it is.
+constexpr int kOpenForMapping = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
 Status write_all(int fd, const std::string& path, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -81,7 +81,7 @@ std::string directory_of(const std::string& path) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), kOpenForReading));
+  const FileDescriptor file(::open(path.c_str(), kOpenForMapping));
   if (!file.is_open()) return path_error(path, "open", errno);
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return path_error(path, "look at it", errno);
@@ -123,7 +123,7 @@ void MappedFile::drop(size_t offset, size_t length) const {
 }
 
 Result<std::string> read_file(const std::string& path, Bytes max_bytes) {
-  const FileDescriptor file(::open(path.c_str(), kOpenForReading));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return path_error(path, "open", errno);
   const auto limit = static_cast<size_t>(max_bytes.value);
   constexpr size_t kPiece = 64 * 1024;

@@ -114,17 +114,21 @@ std::optional<Bytes> total_memory() { return parse_kilobytes(text_of("/proc/memi
 
 std::optional<GroupMemory> group_memory() {
   std::optional<GroupMemory> tightest;
-  const auto consider = [&](const std::string& limit_file, const std::string& usage_file) {
+  const auto consider = [&](const std::string& limit_file, const std::string& usage_file, Bytes reclaimable) {
     const std::optional<Bytes> limit = parse_memory_limit(text_of(limit_file));
-    if (!limit || (tightest && tightest->limit <= *limit)) return;
-    tightest = GroupMemory{*limit, Bytes(parse_number(text_of(usage_file)).value_or(0))};
+    if (!limit) return;
+    const Bytes used = std::max(Bytes(0), Bytes(parse_number(text_of(usage_file)).value_or(0)) - reclaimable);
+    if (!tightest || *limit - used < tightest->limit - tightest->used) tightest = GroupMemory{*limit, used};
   };
   for_each_group("memory", [&](GroupVersion version, const std::string& directory) {
+    const std::string stat = text_of(directory + "/memory.stat");
     if (version == GroupVersion::kV2) {
-      consider(directory + "/memory.max", directory + "/memory.current");
-      consider(directory + "/memory.high", directory + "/memory.current");
+      const Bytes reclaimable = parse_stat(stat, "inactive_file").value_or(Bytes(0));
+      consider(directory + "/memory.max", directory + "/memory.current", reclaimable);
+      consider(directory + "/memory.high", directory + "/memory.current", reclaimable);
     } else {
-      consider(directory + "/memory.limit_in_bytes", directory + "/memory.usage_in_bytes");
+      const Bytes reclaimable = parse_stat(stat, "total_inactive_file").value_or(Bytes(0));
+      consider(directory + "/memory.limit_in_bytes", directory + "/memory.usage_in_bytes", reclaimable);
     }
   });
   return tightest;
@@ -156,6 +160,18 @@ std::optional<Bytes> parse_kilobytes(std::string_view text, std::string_view nam
     const std::optional<int64_t> kilobytes = parse_number(line);
     if (!kilobytes || *kilobytes < 0 || *kilobytes > kLargest) return std::nullopt;
     return Bytes(*kilobytes * 1024);
+  }
+  return std::nullopt;
+}
+
+std::optional<Bytes> parse_stat(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (line.size() > name.size() && line.starts_with(name) && line[name.size()] == ' ') {
+      const std::optional<int64_t> number = parse_number(line.substr(name.size() + 1));
+      return number ? std::optional(Bytes(*number)) : std::nullopt;
+    }
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
   }
   return std::nullopt;
 }

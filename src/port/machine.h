@@ -23,7 +23,8 @@ namespace quire::port {
 [[nodiscard]] std::optional<Bytes> total_memory();
 
 // The least limit on memory that this process's control group and its parents set (memory.max, memory.high, limit_in_bytes), and
-// what is used of the group that sets it. Nothing without a limit. Beyond it the kernel kills.
+// what is used of the group that sets it, without the file pages that the kernel takes back when they are needed. Of several limits
+// the one with the least room. Nothing without a limit. Beyond it the kernel kills.
 struct GroupMemory {
   Bytes limit;
   Bytes used;
@@ -48,6 +49,9 @@ struct ProcessMemory {
 
 // The number of a line "name:   123 kB" of /proc/meminfo or /proc/self/status, in bytes.
 [[nodiscard]] std::optional<Bytes> parse_kilobytes(std::string_view text, std::string_view name);
+
+// The number of a line "name 123" of a control group's memory.stat.
+[[nodiscard]] std::optional<Bytes> parse_stat(std::string_view text, std::string_view name);
 
 // A memory limit of a control group: "max" and the huge numbers with which v1 says the same are no limit.
 [[nodiscard]] std::optional<Bytes> parse_memory_limit(std::string_view text);

@@ -10,6 +10,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+TEST(Machine, ReadsAControlGroupsStatistics) {
+  const std::string_view text = "cache 7\ninactive_file 4096\ntotal_inactive_file 8192\nbroken x\n";
+  EXPECT_EQ(parse_stat(text, "inactive_file"), Bytes(4096));
+  EXPECT_EQ(parse_stat(text, "total_inactive_file"), Bytes(8192));
+  EXPECT_EQ(parse_stat(text, "inactive"), std::nullopt);
+  EXPECT_EQ(parse_stat(text, "broken"), std::nullopt);
+  EXPECT_EQ(parse_stat("", "cache"), std::nullopt);
+}
+
 TEST(Machine, ParsesKilobytes) {
   const std::string text = "MemTotal:       24684040 kB\nMemFree:        23166312 kB\nMemAvailable:   24178000 kB\n";
   EXPECT_EQ(parse_kilobytes(text, "MemAvailable"), Bytes(24178000LL * 1024));

@@ -54,7 +54,7 @@ void declare_flags(CLI::App& app, Flags& flags) {
   app.add_option("--tokenizer-from", flags.tokenizer_from, "The GGUF file whose tokenizer and vocabulary it gets")
       ->type_name("FILE")
       ->capture_default_str();
-  app.add_option("-o,--output", flags.output, "The file to write")->required()->type_name("FILE");
+  app.add_option("-o,--output", flags.output, "The file to write; else named after the model, layers and type")->type_name("FILE");
   app.footer(
       fmt::format("MODEL: {}\nTYPE: {}\n\nExample:\n"
                   "  quire-make-model --like llama-3-8b --layers 4 --type Q4_K -o /tmp/llama-3-8b-4.gguf\n",
@@ -123,6 +123,12 @@ int main(int argc, char** argv) {
                "quire-make-model"};
   Flags flags;
   declare_flags(app, flags);
+  app.final_callback([&flags] {
+    if (flags.output.empty()) {
+      const std::string layers = flags.layers == 0 ? "" : fmt::format("-{}-layers", flags.layers);
+      flags.output = fmt::format("{}{}-{}.gguf", flags.like, layers, flags.type);
+    }
+  });
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
