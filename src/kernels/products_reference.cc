@@ -13,9 +13,13 @@ namespace {
 constexpr int kChunkInputs = 256;
 constexpr int kRowsAtOnce = 64;
 
+// Four outputs of a group, which the compiler keeps in one register on any processor.
+using Quarter = float __attribute__((vector_size(16)));
+constexpr int kQuarters = kGroupOutputs / 4;
+
 // The weights of a group for some inputs, and the sums of some rows.
 struct Scratch {
-  alignas(64) float weights[kChunkInputs][kGroupOutputs];
+  Quarter weights[kChunkInputs][kQuarters];
   double sums[kRowsAtOnce][kGroupOutputs];
 };
 
@@ -26,18 +30,18 @@ void decode_chunk(const PackedMatrix& matrix, const std::byte* group, int begin,
     for (int first = 0; first < count; first += layout::kBlockInputs) {
       const int n = count - first < layout::kBlockInputs ? count - first : layout::kBlockInputs;
       decode_weights(matrix.format, group, lane, begin + first, n, block);
-      for (int i = 0; i < n; ++i) scratch.weights[first + i][lane] = block[i];
+      for (int i = 0; i < n; ++i) scratch.weights[first + i][lane / 4][lane % 4] = block[i];
     }
   }
 }
 
 // Adds one row's products with the chunk.
 void add_chunk(const float* x, int count, const Scratch& scratch, double* sums) {
-  float chunk[kGroupOutputs] = {};
+  Quarter chunk[kQuarters] = {};
   for (int k = 0; k < count; ++k) {
-    for (int lane = 0; lane < kGroupOutputs; ++lane) chunk[lane] += x[k] * scratch.weights[k][lane];
+    for (int i = 0; i < kQuarters; ++i) chunk[i] += x[k] * scratch.weights[k][i];
   }
-  for (int lane = 0; lane < kGroupOutputs; ++lane) sums[lane] += static_cast<double>(chunk[lane]);
+  for (int lane = 0; lane < kGroupOutputs; ++lane) sums[lane] += static_cast<double>(chunk[lane / 4][lane % 4]);
 }
 
 struct Output {
