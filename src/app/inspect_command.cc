@@ -101,7 +101,7 @@ nlohmann::ordered_json to_json(const Inspection& seen) {
 
 void print_table(const Inspection& seen) {
   const model::ModelConfig& c = seen.config;
-  print_output("{} ({})\n", c.name.empty() ? "unnamed model" : c.name, c.architecture);
+  print_output("{} ({})\n", c.name.empty() ? "unnamed model" : one_line(c.name), c.architecture);
   print_output("  {} layers, width {}, feed-forward {}, {} query heads and {} KV heads of {}, {} tokens, context {}\n\n",
                c.layers.size(), c.embedding, c.feed_forward, c.heads, c.kv_heads, c.head_dim, c.vocabulary, c.context_length);
   print_output("{:<10} {:>8} {:>14} {:>12}\n", "type", "tensors", "parameters", "in the file");

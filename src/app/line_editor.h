@@ -10,7 +10,7 @@
 
 namespace quire::app {
 
-// While one exists, Ctrl-C does not end the program: in a line it is a key like others, between lines it is ignored.
+// While one exists, Ctrl-C does not end the program: it drops the line that is being written, and between lines it is ignored.
 class LineEditor {
  public:
   LineEditor();
@@ -18,20 +18,19 @@ class LineEditor {
   LineEditor& operator=(const LineEditor&) = delete;
   ~LineEditor();
 
-  // The next line without its end; nothing when the terminal is closed (Ctrl-D). Ctrl-C drops the line that is being written.
+  // The next line without its end; nothing when the terminal is closed (Ctrl-D).
   [[nodiscard]] std::optional<std::string> read(const char* prompt);
 
  private:
   static const char* prompt_of(EditLine* editor);
-  static unsigned char drop_line(EditLine* editor, int key);
-  static LineEditor& self_of(EditLine* editor);
+  static int read_key(EditLine* editor, wchar_t* key);
+  [[nodiscard]] std::optional<std::string> edited_line();
   void new_line();
 
   std::FILE* screen_;  // stdout, or stderr where that is no terminal: what is typed must be seen, and is no output
   EditLine* editor_;
   History* history_;
   const char* prompt_ = "";
-  bool dropped_ = false;  // the line that ended was dropped
   struct sigaction interrupt_before_ = {};
 };
 

@@ -21,7 +21,7 @@ constexpr int kUsageError = 2;
 constexpr int kOtherError = 1;
 
 int report(const Error& error) {
-  print_message("quire: {}\n", error.message);
+  print_message("quire: {}\n", one_line(error.message));
   return error.code == ErrorCode::kInvalidArgument ? kUsageError : kOtherError;
 }
 

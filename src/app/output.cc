@@ -39,4 +39,14 @@ Error output_error() {
                                                 std::strerror(first_error)));
 }
 
+std::string one_line(std::string_view text) {
+  constexpr size_t kLongest = 2000;
+  std::string line;
+  for (const char c : text.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    line += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return text.size() > kLongest ? line + "..." : line;
+}
+
 }  // namespace quire::app

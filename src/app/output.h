@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -39,5 +40,8 @@ OutputState flush_output();
 
 // What to tell the user after kFailed.
 [[nodiscard]] Error output_error();
+
+// Text that may come from a file or a user, made fit for one line of a terminal: control bytes as \xNN, long texts cut.
+[[nodiscard]] std::string one_line(std::string_view text);
 
 }  // namespace quire::app

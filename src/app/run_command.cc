@@ -67,7 +67,7 @@ void chat(ChatSession& session) {
       continue;
     }
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
-    if (const Status status = answer(session, *line); !status.ok()) print_message("quire: {}\n", status.error().message);
+    if (const Status status = answer(session, *line); !status.ok()) print_message("quire: {}\n", one_line(status.error().message));
     if (flush_output() != OutputState::kWritten) break;
   }
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -57,7 +58,18 @@ Result<std::unique_ptr<engine::Engine>> load(const ScoreFlags& flags) {
   return load_engine(options);
 }
 
+// The output would take the place of what is read.
+Status refuse_own_input(const ScoreFlags& flags) {
+  for (const std::string& input : {flags.model.model, flags.text, flags.ids}) {
+    std::error_code missing;
+    if (flags.output.empty() || input.empty() || !std::filesystem::equivalent(flags.output, input, missing)) continue;
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("-o {} is the file that is read; name another", flags.output));
+  }
+  return {};
+}
+
 Status score_text(const ScoreFlags& flags) {
+  QUIRE_TRY_STATUS(refuse_own_input(flags));
   QUIRE_TRY(const std::unique_ptr<engine::Engine> engine, load(flags));
   QUIRE_TRY(const std::vector<TokenId> tokens, read_tokens(flags, *engine));
   if (tokens.empty()) {

@@ -1,7 +1,10 @@
 #include "engine/reply.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "engine/stop_texts.h"
 #include "tokenizer/detokenizer.h"
@@ -45,6 +48,13 @@ class ReplyText {
 
 }  // namespace
 
+Error no_numbers(int64_t position) {
+  return make_error(ErrorCode::kCorrupt,
+                    fmt::format("the model computes no numbers for the token at position {}; its file is damaged, or "
+                                "its metadata wrong: get it again",
+                                position));
+}
+
 std::string_view to_string(ReplyEnd end) {
   switch (end) {
     case ReplyEnd::kEndOfText: return "end of text";
@@ -79,6 +89,7 @@ Result<Reply> generate(Engine& engine, Sequence& sequence, const ReplyOptions& o
     // Some models have more output rows than tokens.
     const std::span<const float> logits = sequence.logits().first(engine.tokenizer().vocab_size());
     const TokenId token = sampler.sample(logits, TokenPos(sequence.length().value), sequence.tokens());
+    if (!std::isfinite(logits[static_cast<size_t>(token)])) return no_numbers(sequence.length().value);
     if (engine.tokenizer().is_end_of_generation(token) && !options.ignore_end) {
       reply.end = ReplyEnd::kEndOfText;
       break;

@@ -38,6 +38,9 @@ struct Reply {
   ReplyEnd end = ReplyEnd::kEndOfText;
 };
 
+// What generate() and score() answer when logits are not finite (kCorrupt).
+[[nodiscard]] Error no_numbers(int64_t position);
+
 // Hears each piece of text as it is certain (never half a character, never a part of a stop text); returns whether to go on.
 using ReplyListener = std::function<bool(std::string_view piece)>;
 

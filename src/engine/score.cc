@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/reply.h"
 #include "engine/sequence.h"
 
 namespace quire::engine {
@@ -20,15 +21,16 @@ class RowScorer {
       : engine_(engine), tokens_(tokens), top_count_(top_count), vocabulary_(static_cast<size_t>(engine.config().vocabulary)) {}
 
   // Rows [0, rows) of the last pass are the tokens from `first` on.
-  void score(int64_t first, int rows, const std::function<void(const ScoredPosition&)>& listener) {
+  Status score(int64_t first, int rows, const std::function<void(const ScoredPosition&)>& listener) {
     for (int done = 0; done < rows; done += kRowsAtOnce) {
       const int count = std::min(kRowsAtOnce, rows - done);
       const std::span<const float> logits = engine_.forward().logits(done, count);
       engine_.team().run([&](port::TeamMember& me) {
         for (int row = me.index; row < count; row += me.count) read_row(logits, row, first + done + row);
       });
-      for (int row = 0; row < count; ++row) report(row, first + done + row, listener);
+      for (int row = 0; row < count; ++row) QUIRE_TRY_STATUS(report(row, first + done + row, listener));
     }
+    return {};
   }
 
   [[nodiscard]] double sum_of_logprobs() const { return sum_; }
@@ -44,10 +46,12 @@ class RowScorer {
     next_[slot] = has_next(position) ? std::optional(rows_[slot].of(mine, token_at(position + 1))) : std::nullopt;
   }
 
-  void report(int row, int64_t position, const std::function<void(const ScoredPosition&)>& listener) {
+  Status report(int row, int64_t position, const std::function<void(const ScoredPosition&)>& listener) {
     const auto slot = static_cast<size_t>(row);
+    if (next_[slot] && !std::isfinite(*next_[slot])) return no_numbers(position + 1);
     if (next_[slot]) sum_ += *next_[slot];
     listener({.position = TokenPos(position), .token = token_at(position), .next_logprob = next_[slot], .top = rows_[slot].top()});
+    return {};
   }
 
   Engine& engine_;
@@ -75,7 +79,7 @@ Result<Score> score(Engine& engine, std::span<const TokenId> tokens, size_t top_
   for (size_t done = 0; done < tokens.size(); done += chunk) {
     const auto part = tokens.subspan(done, std::min(chunk, tokens.size() - done));
     QUIRE_TRY_STATUS(sequence.extend_one_pass(part));
-    scorer.score(static_cast<int64_t>(done), static_cast<int>(part.size()), listener);
+    QUIRE_TRY_STATUS(scorer.score(static_cast<int64_t>(done), static_cast<int>(part.size()), listener));
   }
   const auto pairs = static_cast<double>(count.value - 1);
   return Score{.tokens = count, .perplexity = pairs > 0 ? std::exp(-scorer.sum_of_logprobs() / pairs) : 0};

@@ -57,8 +57,12 @@ constexpr double kGemma3LocalBase = 10000;
 constexpr size_t kGemma3LayersOf27B = 62;
 
 Result<double> gemma3_local_base(const gguf::File& file) {
-  QUIRE_TRY(const double base, file.get_f64_or("gemma3.rope.local.freq_base", kGemma3LocalBase));
-  return file.get_f64_or("gemma3.rope.freq_base_swa", base);
+  QUIRE_TRY(const double older_name, file.get_f64_or("gemma3.rope.local.freq_base", kGemma3LocalBase));
+  QUIRE_TRY(const double base, file.get_f64_or("gemma3.rope.freq_base_swa", older_name));
+  if (!(base > 0) || !std::isfinite(base)) {
+    return make_error(ErrorCode::kUnsupported, fmt::format("gemma3.rope.freq_base_swa is {}; expected a positive number", base));
+  }
+  return base;
 }
 
 Status specialize_gemma3(const gguf::File& file, ModelConfig& config) {

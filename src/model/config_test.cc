@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 
 #include "model/kv_layout.h"
 #include "model/weights.h"
@@ -119,6 +120,14 @@ TEST(Config, LinearScalingDividesPositionsOnGlobalLayersOnly) {
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(read->layers[0].rope.position_divisor, 1);
   EXPECT_EQ(read->layers[5].rope.position_divisor, 8);
+}
+
+TEST(Config, RefusesLocalBasesThatAreNoBases) {
+  for (const float base : {0.0f, -5.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const char* key : {"gemma3.rope.freq_base_swa", "gemma3.rope.local.freq_base"}) {
+      EXPECT_THAT(refusal_of(gemma3_shape(), [&](GgufWriter& w) { w.add(key, base); }), HasSubstr("freq_base")) << key << base;
+    }
+  }
 }
 
 TEST(Config, FrequencyFactorsAreLlamasAlone) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <climits>
+#include <csignal>
 #include <system_error>
 
 #include "base/check.h"
@@ -73,12 +74,18 @@ void TeamMember::barrier() { team_.barrier(); }
 ThreadTeam::ThreadTeam(int threads) {
   QUIRE_CHECK(threads >= 1);
   workers_.reserve(static_cast<size_t>(threads - 1));
+  // Signals are for the thread that made the team: its handlers may belong to it alone.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
   try {
     // A worker touches nothing of the team but start_ before the first run.
     for (int index = 1; index < threads; ++index) workers_.emplace_back([this, index] { worker_loop(index); });
   } catch (const std::system_error&) {
     // The system gives no more threads (a limit on processes): the team works with those that it has.
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   count_ = 1 + static_cast<int>(workers_.size());
   const bool cores_suffice = count_ <= usable_cores();
   idle_spin_ns_ = cores_suffice ? kIdleSpinNs : kOversubscribedSpinNs;
