@@ -38,12 +38,14 @@ struct Measurement {
 
 // Ordinary tokens at random, the same for every run: speed does not depend on which they are.
 std::vector<TokenId> random_prompt(const engine::Engine& engine, int64_t length) {
+  std::vector<TokenId> ordinary;
+  for (TokenId id = 0; id < engine.config().vocabulary; ++id) {
+    if (engine.tokenizer().contains(id) && !engine.tokenizer().is_control(id)) ordinary.push_back(id);
+  }
+  if (ordinary.empty()) ordinary.push_back(0);
   std::mt19937 random(1);
   std::vector<TokenId> tokens;
-  while (static_cast<int64_t>(tokens.size()) < length) {
-    const auto id = static_cast<TokenId>(random() % static_cast<uint32_t>(engine.config().vocabulary));
-    if (engine.tokenizer().contains(id) && !engine.tokenizer().is_control(id)) tokens.push_back(id);
-  }
+  while (static_cast<int64_t>(tokens.size()) < length) tokens.push_back(ordinary[random() % ordinary.size()]);
   return tokens;
 }
 

@@ -21,24 +21,8 @@
 #define QUIRE_AVX512 (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
 #define QUIRE_VNNI (HWY_TARGET == HWY_AVX3_DL)
 
-// The body of unroll(): QUIRE_UNROLLED(i) { ... i is a constant ... }.
-#ifndef QUIRE_UNROLLED
-#define QUIRE_UNROLLED(index) [&](auto index) HWY_ATTR __attribute__((always_inline))
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace quire::kernels::HWY_NAMESPACE {
-
-template <typename Body, int... kIndices>
-HWY_INLINE void unroll_indices(Body& body, std::integer_sequence<int, kIndices...>) {
-  (body(std::integral_constant<int, kIndices>()), ...);
-}
-// Calls body(0) to body(kCount - 1) with constants for indices, so that arrays of vectors become registers: at -O2 the compiler
-// would keep both the loop and the array.
-template <int kCount, typename Body>
-HWY_INLINE void unroll(Body body) {
-  unroll_indices(body, std::make_integer_sequence<int, kCount>());
-}
 
 #if QUIRE_PLAIN_LOOPS
 
@@ -223,7 +207,7 @@ HWY_INLINE void add_quad(__m512i codes, const int8_t* x, __m512i& sum) {
 template <int kMaxCode, int kQuadCount>
 HWY_INLINE Ints16 dot(const Bytes64* quads, const int8_t* x, int32_t start) {
   Ints16 sum = set1_int(start);
-  unroll<kQuadCount>(QUIRE_UNROLLED(j) { add_quad(quads[j].part[0].raw, x + 4 * j, sum.part[0].raw); });
+  repeat<kQuadCount>(QUIRE_LAMBDA(auto j) { add_quad(quads[j].part[0].raw, x + 4 * j, sum.part[0].raw); });
   return sum;
 }
 
@@ -258,9 +242,9 @@ HWY_INLINE Register negate_where_negative(Register x, Register s) { return _mm25
 template <int kQuadCount>
 HWY_INLINE Ints16 dot_signed(const Bytes64* quads, const int8_t* x) {
   Ints16 sum = set1_int(0);
-  unroll<kQuadCount>(QUIRE_UNROLLED(j) {
+  repeat<kQuadCount>(QUIRE_LAMBDA(auto j) {
     const Register xs = broadcast(quad_of(x + 4 * j));
-    unroll<kParts>(QUIRE_UNROLLED(p) {
+    repeat<kParts>(QUIRE_LAMBDA(auto p) {
       const Register code = flip_top_bits(quads[j].part[p].raw);
       const Register pairs = multiply_pairs(magnitude(code), negate_where_negative(xs, code));
       sum.part[p].raw = add_32(sum.part[p].raw, widen_pairs(pairs));
@@ -279,17 +263,17 @@ HWY_INLINE Ints16 dot(const Bytes64* quads, const int8_t* x, int32_t start) {
     constexpr int kAtOnce = kFitting < kQuadCount ? (kFitting >= 4 ? 4 : kFitting) : kQuadCount;
     static_assert(kAtOnce > 0 && kQuadCount % kAtOnce == 0);
     Ints16 sum = set1_int(start);
-    unroll<kQuadCount / kAtOnce>(QUIRE_UNROLLED(run) {
+    repeat<kQuadCount / kAtOnce>(QUIRE_LAMBDA(auto run) {
       Register pairs[kParts];
-      unroll<kAtOnce>(QUIRE_UNROLLED(i) {
+      repeat<kAtOnce>(QUIRE_LAMBDA(auto i) {
         const int j = run * kAtOnce + i;
         const Register xs = broadcast(quad_of(x + 4 * j));
-        unroll<kParts>(QUIRE_UNROLLED(p) {
+        repeat<kParts>(QUIRE_LAMBDA(auto p) {
           const Register product = multiply_pairs(quads[j].part[p].raw, xs);
           pairs[p] = i == 0 ? product : add_16(pairs[p], product);
         });
       });
-      unroll<kParts>(QUIRE_UNROLLED(p) { sum.part[p].raw = add_32(sum.part[p].raw, widen_pairs(pairs[p])); });
+      repeat<kParts>(QUIRE_LAMBDA(auto p) { sum.part[p].raw = add_32(sum.part[p].raw, widen_pairs(pairs[p])); });
     });
     return sum;
   }
@@ -300,7 +284,7 @@ HWY_INLINE Ints16 dot(const Bytes64* quads, const int8_t* x, int32_t start) {
 
 // The quads of a block whose codes are nibbles.
 HWY_INLINE void load_nibble_quads(const std::byte* nibbles, Bytes64* quads) {
-  unroll<4>(QUIRE_UNROLLED(v) {
+  repeat<4>(QUIRE_LAMBDA(auto v) {
     const Bytes64 both = load_bytes(nibbles + 64 * v);
     quads[v] = low_nibbles(both);
     quads[v + 4] = high_nibbles(both);
@@ -310,13 +294,13 @@ HWY_INLINE void load_nibble_quads(const std::byte* nibbles, Bytes64* quads) {
 // Adds bit 4 from the plane of one bit.
 HWY_INLINE void join_plane_1(const std::byte* plane, Bytes64* quads) {
   const Bytes64 bits = load_bytes(plane);
-  unroll<8>(QUIRE_UNROLLED(j) { quads[j] = join<j, 1>(quads[j], bits); });
+  repeat<8>(QUIRE_LAMBDA(auto j) { quads[j] = join<j, 1>(quads[j], bits); });
 }
 
 // Adds bits 4 and 5 from the planes of two bits.
 HWY_INLINE void join_plane_2(const std::byte* planes, Bytes64* quads) {
   const Bytes64 bits[2] = {load_bytes(planes), load_bytes(planes + 64)};
-  unroll<8>(QUIRE_UNROLLED(j) { quads[j] = join<2 * (j % 4), 2>(quads[j], bits[j / 4]); });
+  repeat<8>(QUIRE_LAMBDA(auto j) { quads[j] = join<2 * (j % 4), 2>(quads[j], bits[j / 4]); });
 }
 
 }  // namespace quire::kernels::HWY_NAMESPACE

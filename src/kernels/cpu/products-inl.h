@@ -93,21 +93,21 @@ void pass(const Product& product, int group, int row, size_t ahead) {
   const size_t stride = group_bytes(product.weights.format, product.weights.inputs);
   const std::byte* units = product.weights.data + static_cast<size_t>(group) * stride;
   Vec16 sums[kGroups][kRows];
-  unroll<kGroups * kRows>(QUIRE_UNROLLED(i) { sums[i / kRows][i % kRows] = zero(); });
+  repeat<kGroups * kRows>(QUIRE_LAMBDA(auto i) { sums[i / kRows][i % kRows] = zero(); });
   for (int first = 0; first < blocks; first += Format::kUnitBlocks) {
     const int count = blocks - first < Format::kUnitBlocks ? blocks - first : Format::kUnitBlocks;
     for (int b = 0; b < count; ++b) {
-      unroll<kGroups>(QUIRE_UNROLLED(g) {
+      repeat<kGroups>(QUIRE_LAMBDA(auto g) {
         prefetch(units + g * stride + b * Format::kBlockBytes, ahead, Format::kBlockBytes);
         const Format block(units + g * stride, b);
-        unroll<kRows>(QUIRE_UNROLLED(r) { sums[g][r] = block.accumulate(x.first[r], sums[g][r]); });
+        repeat<kRows>(QUIRE_LAMBDA(auto r) { sums[g][r] = block.accumulate(x.first[r], sums[g][r]); });
       });
       x.first += x.tile_rows;
     }
     units += Format::kUnitBytes;
   }
   alignas(64) float results[kGroups][kRows][kLanes];
-  unroll<kGroups * kRows>(QUIRE_UNROLLED(i) { store(sums[i / kRows][i % kRows], results[i / kRows][i % kRows]); });
+  repeat<kGroups * kRows>(QUIRE_LAMBDA(auto i) { store(sums[i / kRows][i % kRows], results[i / kRows][i % kRows]); });
   for (int g = 0; g < kGroups; ++g) store_outputs(product, group + g, row, kRows, results[g][0]);
 }
 

@@ -40,24 +40,25 @@ static_assert(kChunkInputs % kChains == 0 && kPanelRows % kFloatPassRows == 0);
 template <typename Format, int kRows>
 HWY_INLINE void add_input(const std::byte* weights, const float* x, int64_t stride, int chain, Vec16 (&sums)[kRows][kChains]) {
   const Vec16 w = Format::load_input(weights);
-  unroll<kRows>(QUIRE_UNROLLED(r) { sums[r][chain] = multiply_add(w, set1(x[r * stride]), sums[r][chain]); });
+  repeat<kRows>(QUIRE_LAMBDA(auto r) { sums[r][chain] = multiply_add(w, set1(x[r * stride]), sums[r][chain]); });
 }
 
 // Adds a chunk of `inputs` inputs to the sums of kRows rows.
 template <typename Format, int kRows>
 void float_pass(const std::byte* weights, const float* x, int64_t stride, int inputs, size_t ahead, Vec16 (*row_sums)[kChains]) {
   Vec16 sums[kRows][kChains];
-  unroll<kRows * kChains>(QUIRE_UNROLLED(i) { sums[i / kChains][i % kChains] = row_sums[i / kChains][i % kChains]; });
+  repeat<kRows * kChains>(QUIRE_LAMBDA(auto i) { sums[i / kChains][i % kChains] = row_sums[i / kChains][i % kChains]; });
   int k = 0;
   for (; k + kChains <= inputs; k += kChains) {
     prefetch(weights, ahead, kChains * Format::kInputBytes);
-    unroll<kChains>(QUIRE_UNROLLED(c) { add_input<Format, kRows>(weights + c * Format::kInputBytes, x + k + c, stride, c, sums); });
+    repeat<kChains>(
+        QUIRE_LAMBDA(auto c) { add_input<Format, kRows>(weights + c * Format::kInputBytes, x + k + c, stride, c, sums); });
     weights += kChains * Format::kInputBytes;
   }
-  unroll<kChains - 1>(QUIRE_UNROLLED(c) {
+  repeat<kChains - 1>(QUIRE_LAMBDA(auto c) {
     if (k + c < inputs) add_input<Format, kRows>(weights + c * Format::kInputBytes, x + k + c, stride, c, sums);
   });
-  unroll<kRows * kChains>(QUIRE_UNROLLED(i) { row_sums[i / kChains][i % kChains] = sums[i / kChains][i % kChains]; });
+  repeat<kRows * kChains>(QUIRE_LAMBDA(auto i) { row_sums[i / kChains][i % kChains] = sums[i / kChains][i % kChains]; });
 }
 
 template <typename Format, int kRows = kFloatPassRows>
@@ -74,7 +75,7 @@ void float_panel(const Product& product, int group, int begin, int rows, size_t 
   const int64_t stride = product.x.stride;
   const std::byte* weights = product.weights.data + static_cast<size_t>(group) * group_bytes(product.weights.format, inputs);
   Vec16 sums[kPanelRows][kChains];
-  for (int r = 0; r < rows; ++r) unroll<kChains>(QUIRE_UNROLLED(c) { sums[r][c] = zero(); });
+  for (int r = 0; r < rows; ++r) repeat<kChains>(QUIRE_LAMBDA(auto c) { sums[r][c] = zero(); });
   for (int first = 0; first < inputs; first += kChunkInputs) {
     const int count = inputs - first < kChunkInputs ? inputs - first : kChunkInputs;
     for (int r = 0; r < rows; r += kFloatPassRows)

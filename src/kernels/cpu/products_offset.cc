@@ -28,7 +28,7 @@ struct Q5_0Block : OffsetBlock<31, &ActivationBlock::start_16>, layout::Q5_0 {
 struct Q8_0Block : OffsetBlock<255, &ActivationBlock::start_128>, layout::Q8_0 {
   HWY_INLINE Q8_0Block(const std::byte* unit, int block) {
     const std::byte* codes = unit + kCodes + block * kBlockBytes;
-    unroll<layout::kQuads>(QUIRE_UNROLLED(j) { quads[j] = load_bytes(codes + j * layout::kVector); });
+    repeat<layout::kQuads>(QUIRE_LAMBDA(auto j) { quads[j] = load_bytes(codes + j * layout::kVector); });
     scale = load_f16(unit + kScales + block * layout::kHalves);
   }
 };

@@ -19,12 +19,12 @@ struct Q6_KBlock : layout::Q6_K {
     load_nibble_quads(codes + 2 * layout::kVector, quads);
     join_plane_2(codes, quads);
     const Vec16 d = load_f16(unit + kScale);
-    unroll<2>(QUIRE_UNROLLED(s) { scale[s] = mul(d, load_i8(unit + kBlockScales + (2 * block + s) * kLanes)); });
+    repeat<2>(QUIRE_LAMBDA(auto s) { scale[s] = mul(d, load_i8(unit + kBlockScales + (2 * block + s) * kLanes)); });
   }
 
   HWY_INLINE Vec16 accumulate(const ActivationBlock& x, Vec16 sum) const {
     const Vec16 x_scale = set1(x.scale);
-    unroll<2>(QUIRE_UNROLLED(s) {
+    repeat<2>(QUIRE_LAMBDA(auto s) {
       const Ints16 products = dot<63, 4>(quads + 4 * s, x.q + 16 * s, x.start_32[s]);
       sum = multiply_add(to_float(products), mul(scale[s], x_scale), sum);
     });
