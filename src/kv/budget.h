@@ -5,10 +5,11 @@
 //   promised   bytes that somebody is about to have backed; each is held by one Promise
 //
 //   K1  every backed granule is charged to exactly one purpose; by purpose they sum to backed()
-//   K9  backed() + promised() <= limit()
+//   K9  backed() + promised() <= limit(), but while a limit that fell is being made true
 //
-// Life of a byte: Promise::take (may be refused) -> the port backs it -> Charge::absorb (cannot fail) -> Charge::give_back. A
-// Promise or Charge that is destroyed returns what it holds. Only the owner thread calls any of this.
+// Life of a byte: Promise::take (may be refused) -> the port backs it -> Charge::absorb (cannot fail) -> Charge::move, when it comes
+// to serve another purpose -> Charge::give_back. A Promise or Charge that is destroyed returns what it holds. Only the owner thread
+// calls any of this.
 #pragma once
 
 #include <array>
@@ -22,13 +23,17 @@ namespace quire::kv {
 // Whether there was room. No space is an expected answer, not an error.
 enum class [[nodiscard]] Space { kOk, kNoSpace };
 
+// In the order in which a granule that serves several is charged: to the first.
 enum class Purpose {
-  kLive,        // granules that hold tiles of a running sequence
-  kPageTables,  // the kernel's own memory for them
+  kLive,        // tiles that one running sequence reads
+  kShared,      // tiles that several running sequences read
+  kCached,      // tiles that no running sequence reads, kept for those to come
+  kWarm,        // backed memory of segments that holds nothing: the next tiles there cost no page faults
+  kPageTables,  // the kernel's own memory for all of them
 };
-inline constexpr size_t kPurposes = 2;
+inline constexpr size_t kPurposes = 5;
 
-// The purpose's name in snake case, stable: "live", "page_tables".
+// The purpose's name in snake case, stable: "live", "shared", "cached", "warm", "page_tables".
 [[nodiscard]] const char* to_string(Purpose purpose);
 
 class Budget {
@@ -40,12 +45,15 @@ class Budget {
   ~Budget();
 
   [[nodiscard]] Bytes limit() const { return limit_; }
+  // May fall below what is backed; then nothing is promised until enough was given back.
+  void set_limit(Bytes limit);
   [[nodiscard]] Bytes backed() const;
   [[nodiscard]] Bytes backed(Purpose purpose) const { return backed_[static_cast<size_t>(purpose)]; }
   [[nodiscard]] Bytes promised() const { return promised_; }
+  // Negative while more is backed than a limit that fell allows.
   [[nodiscard]] Bytes available() const { return limit_ - backed() - promised_; }
 
-  // Empty when the equations above hold, otherwise which does not, with the values.
+  // Empty when the ledgers are sound, otherwise what is not, with the values. K9's inequality is not asked: see set_limit().
   [[nodiscard]] std::string verify() const;
 
   // One line a ledger entry, sorted.
@@ -64,8 +72,8 @@ class Budget {
 class Promise {
  public:
   explicit Promise(Budget& budget) : budget_(&budget) {}
-  Promise(const Promise&) = delete;
-  Promise& operator=(const Promise&) = delete;
+  Promise(Promise&& other) noexcept;
+  Promise& operator=(Promise&& other) noexcept;
   ~Promise();
 
   // Promises `bytes` >= 0 more, all of them or none.
@@ -79,25 +87,26 @@ class Promise {
   Bytes bytes_;
 };
 
-// Backed bytes of one holder for one purpose.
+// Backed bytes of one holder, by purpose.
 class Charge {
  public:
-  Charge(Budget& budget, Purpose purpose) : budget_(&budget), purpose_(purpose) {}
+  explicit Charge(Budget& budget) : budget_(&budget) {}
   Charge(Charge&& other) noexcept;
   Charge& operator=(Charge&& other) noexcept;
   ~Charge();
 
-  [[nodiscard]] Bytes bytes() const { return bytes_; }
+  [[nodiscard]] Bytes bytes(Purpose purpose) const { return bytes_[static_cast<size_t>(purpose)]; }
   [[nodiscard]] Budget& budget() const { return *budget_; }
   // The promised bytes are backed now. `promise` holds at least as many.
-  void absorb(Promise& promise, Bytes bytes);
-  // The bytes are not backed any more. At most bytes().
-  void give_back(Bytes bytes);
+  void absorb(Promise& promise, Purpose purpose, Bytes bytes);
+  // The bytes serve `to` from now on. At most bytes(from).
+  void move(Purpose from, Purpose to, Bytes bytes);
+  // The bytes are not backed any more. At most bytes(purpose).
+  void give_back(Purpose purpose, Bytes bytes);
 
  private:
   Budget* budget_;
-  Purpose purpose_;
-  Bytes bytes_;
+  std::array<Bytes, kPurposes> bytes_;
 };
 
 }  // namespace quire::kv

@@ -2,23 +2,25 @@
 //
 //   | stripe of layer 0: tile 0, tile 1, ... tile max-1 | stripe of layer 1: ... | ...
 //
-// Each stripe begins on a granule and is contiguous: the record of tile t is at base + t x stride. All stripes hold the same tiles
-// [first_tile, end_tile); the rest is only addresses.
+// Each stripe begins on a granule and is contiguous: the record of tile t is at base + t x stride. All stripes hold the same tiles;
+// the rest is only addresses. Tiles are numbered from the segment's own beginning.
 //
-// States of a tile: reserved -> backed (back; its bytes are zero, in checked builds 0xFF, a NaN of every float format, so that
-// reading a lane that nobody wrote shows) -> given back (what lies before a window, or what was backed for a step that did not
-// happen). The reservation is released by the destructor.
+// Life of a tile: free -> backed for a purpose (its bytes hold anything; in checked builds 0xFF, a NaN of every float format, so
+// that reading a lane that nobody wrote shows) -> other purposes -> given back: free. The reservation is released by the
+// destructor.
 //
-//   K1  charge(live)  == layers x granules of [first_tile, end_tile) x granule == what port.query says
-//   K7  0 <= first_tile <= end_tile <= max_tiles; what is not backed is never read (reading it would back it, and verify() sees
-//   that)
+//   K1  for each purpose: charge == layers x granules of that purpose x granule; all of them == what port.query says. A granule that
+//       holds parts of several tiles is charged to the first purpose (in Purpose's order) that one of them has
+//   K7  what is not backed is never read (reading it would back it, and verify() sees that)
 //
-// A granule with parts of several tiles is charged with its first and freed with its last. Page tables are charged when first used
-// and freed with the reservation, as the kernel does. Only the owner thread calls any of this.
+// Page tables are charged when first needed and freed with the reservation, as the kernel does. Only the owner thread calls any of
+// this; between need() and commit() a helper backs ranges() at the port.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "kv/budget.h"
@@ -27,10 +29,21 @@
 
 namespace quire::kv {
 
-// What kernels read: the record of tile t of one layer begins at base + t x tile_stride.
-struct Stripe {
+// What kernels read: the record of tile t of layer l (an index into LayerGroupSpec::layers) begins at
+// base + l x layer_stride + t x tile_stride.
+struct Stripes {
   std::byte* base = nullptr;
-  int64_t tile_stride = 0;  // bytes
+  int64_t layer_stride = 0;  // bytes
+  int64_t tile_stride = 0;   // bytes
+};
+
+// Tiles [first, end) of a segment.
+struct TileRun {
+  int64_t first = 0;
+  int64_t end = 0;
+
+  [[nodiscard]] int64_t count() const { return end - first; }
+  friend bool operator==(const TileRun&, const TileRun&) = default;
 };
 
 class Segment {
@@ -39,29 +52,39 @@ class Segment {
   // error is the port's, with the numbers.
   [[nodiscard]] static Result<Segment> reserve(port::Vm& port, Budget& budget, const LayerGroupSpec& group, TileCount max_tiles);
 
-  Segment(Segment&& other) = default;
+  Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
-  ~Segment() { release(); }
+  ~Segment();
 
-  [[nodiscard]] TileIndex first_tile() const { return first_; }
-  // One past the last backed tile, counted from tile 0 of the segment.
-  [[nodiscard]] TileCount end_tile() const { return end_; }
-  [[nodiscard]] TileCount max_tiles() const { return max_tiles_; }
-  [[nodiscard]] Bytes backed_bytes() const { return live_.bytes(); }
-  [[nodiscard]] Bytes page_table_bytes() const { return tables_.bytes(); }
+  [[nodiscard]] TileCount max_tiles() const;
+  // Of one tile; nothing: it is free.
+  [[nodiscard]] std::optional<Purpose> purpose(TileIndex tile) const;
+  [[nodiscard]] Bytes backed_bytes() const;  // of tiles: without page tables
+  [[nodiscard]] Bytes backed_bytes(Purpose purpose) const;
+  [[nodiscard]] Bytes page_table_bytes() const;
 
-  // Backs the tiles up to `end` <= max_tiles, all of them or none: after kNoSpace (the budget or the port has no room) or an error
-  // the segment is as it was. Nothing happens when they are backed already.
-  [[nodiscard]] Result<Space> back(TileCount end);
+  // Bytes that must be promised before the free tiles of `run` are backed: their granules and new page tables. 0: all are backed.
+  [[nodiscard]] Bytes need(TileRun run) const;
+  // Appends what the port must back for them; nothing where need() is 0.
+  void ranges(TileRun run, std::vector<port::VmRange>& ranges) const;
+  // They are backed: all tiles of `run` serve `purpose` from now on. `promise` holds at least need(run).
+  void commit(TileRun run, Purpose purpose, Promise& promise);
+  // The port refused some of ranges(run): none of them stays backed.
+  void undo(TileRun run);
 
-  // Gives back all tiles before `tile`. At most end_tile; nothing happens when they are gone already.
-  void give_back_before(TileIndex tile);
+  // The four steps at once: all tiles of `run` or none. After kNoSpace (the budget or the port has no room) or an error the segment
+  // is as it was.
+  [[nodiscard]] Result<Space> back(TileRun run, Purpose purpose);
 
-  // Gives back all tiles from `end` on. At least first_tile; nothing happens when there are none.
-  void give_back_from(TileCount end);
+  // The tiles of `run` that are backed serve `purpose` from now on.
+  void set_purpose(TileRun run, Purpose purpose);
 
-  // The stripe of the group's layer number `layer_in_group` (an index into LayerGroupSpec::layers).
-  [[nodiscard]] Stripe stripe(int layer_in_group) const;
+  // All tiles of `run` are free from now on.
+  void give_back(TileRun run);
+
+  [[nodiscard]] Stripes stripes() const;
+  [[nodiscard]] port::Vm& port() const;
+  [[nodiscard]] const port::Reservation& reservation() const;
 
   // Empty when K1 and K7 hold, otherwise which does not, with a dump. Asks the port about every granule: for tests and checked
   // builds.
@@ -69,31 +92,6 @@ class Segment {
 
   // The state in lines that can be compared.
   [[nodiscard]] std::string dump() const;
-
- private:
-  Segment(port::Vm& port, Budget& budget, const LayerGroupSpec& group, TileCount max_tiles, Bytes stripe_bytes,
-          port::Reservation reservation);
-
-  [[nodiscard]] GranuleRun held_granules() const { return granules_of_tiles(record_, port_->granule(), first_, end_); }
-  [[nodiscard]] port::VmRange range_of(int layer_in_group, GranuleRun run) const;
-  [[nodiscard]] Bytes table_bytes_for(int64_t granules_touched) const;
-  [[nodiscard]] Result<Space> back_granules(GranuleRun run);
-  void give_back_granules(GranuleRun run, int layers);
-  void poison_tiles(TileCount begin, TileCount end);
-  void release();
-
-  port::Vm* port_;
-  std::string name_;
-  int layers_;
-  Bytes record_;
-  TileCount max_tiles_;
-  Bytes stripe_bytes_;
-  port::Reservation reservation_;
-  TileIndex first_;
-  TileCount end_;
-  int64_t granules_touched_ = 0;  // of each stripe, from its beginning: how far page tables were ever needed
-  Charge live_;
-  Charge tables_;
 };
 
 }  // namespace quire::kv
