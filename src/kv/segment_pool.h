@@ -35,6 +35,8 @@ class SegmentSet {
 
   // How many places (of tree nodes) name a tile of it. Counted by those who name them (K2).
   int64_t places = 0;
+  // How many of them running sequences read; the others are cache.
+  int64_t places_read = 0;
   // One past the last tile that was ever handed out since it was taken.
   TileIndex end{0};
 };
