@@ -7,9 +7,9 @@
 //   K1  every backed granule is charged to exactly one purpose; by purpose they sum to backed()
 //   K9  backed() + promised() <= limit(), but while a limit that fell is being made true
 //
-// Life of a byte: Promise::take (may be refused) -> the port backs it -> Charge::absorb (cannot fail) -> Charge::move, when it comes
-// to serve another purpose -> Charge::give_back. A Promise or Charge that is destroyed returns what it holds. Only the owner thread
-// calls any of this.
+// Life of a byte: Promise::take (may be refused) -> the port backs it -> Charge::absorb (cannot fail) -> Charge::move, when it
+// comes to serve another purpose -> Charge::give_back. A Promise or Charge that is destroyed returns what it holds. Only the owner
+// thread calls any of this.
 #pragma once
 
 #include <array>
@@ -72,6 +72,7 @@ class Budget {
 class Promise {
  public:
   explicit Promise(Budget& budget) : budget_(&budget) {}
+  // A Promise that is assigned to first returns what it holds; one that was moved from holds nothing.
   Promise(Promise&& other) noexcept;
   Promise& operator=(Promise&& other) noexcept;
   ~Promise();
@@ -91,6 +92,7 @@ class Promise {
 class Charge {
  public:
   explicit Charge(Budget& budget) : budget_(&budget) {}
+  // As with Promise.
   Charge(Charge&& other) noexcept;
   Charge& operator=(Charge&& other) noexcept;
   ~Charge();
@@ -105,6 +107,9 @@ class Charge {
   void give_back(Purpose purpose, Bytes bytes);
 
  private:
+  void add(Purpose purpose, Bytes bytes);
+  void return_all();
+
   Budget* budget_;
   std::array<Bytes, kPurposes> bytes_;
 };
