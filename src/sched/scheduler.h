@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,15 +37,15 @@ namespace quire::sched {
 using JobId = Quantity<struct JobIdTag>;
 
 struct JobSpec {
-  JobId id;                 // the caller's; never used twice
-  std::string tenant;       // who shares what is given in turn
-  double tenant_weight = 1; // > 0: of two tenants with much to do, one with twice the weight gets twice the tokens
-  int priority = 0;         // smaller goes first, as in vLLM
+  JobId id;                  // the caller's; never used twice
+  std::string tenant;        // who shares what is given in turn
+  double tenant_weight = 1;  // > 0: of two tenants with much to do, one with twice the weight gets twice the tokens
+  int priority = 0;          // smaller goes first, as in vLLM
   int64_t arrival_ns = 0;
   std::optional<int64_t> deadline_ns = {};  // the same clock as plan()'s now
-  TokenCount prompt;        // tokens of the prompt, at least 1
-  TokenCount max_new;       // at most so many new tokens, at least 1; prompt + max_new is within the context
-  bool max_new_asked = false;  // somebody asked for max_new; otherwise it is cut to what fits
+  TokenCount prompt;                        // tokens of the prompt, at least 1
+  TokenCount max_new;                       // at most so many new tokens, at least 1; prompt + max_new is within the context
+  bool max_new_asked = false;               // somebody asked for max_new; otherwise it is cut to what fits
 };
 
 // How memory is set aside for tokens to come.
@@ -60,10 +61,10 @@ enum class Reserve {
 struct SchedulerOptions {
   Reserve reserve = Reserve::kExpected;
   int max_running = 256;
-  TokenCount step_tokens{512};      // at most so many tokens a step (rows of a forward pass)
-  double itl_target_ms = 100;       // a step with decoding jobs takes at most about so long, by the cost model
-  TokenCount resume_headroom{32};   // resuming needs room for so many more tokens of every running job
-  int64_t ageing_ns = 10'000'000'000;  // waiting so long is worth one level of priority
+  TokenCount step_tokens{512};              // at most so many tokens a step (rows of a forward pass)
+  double itl_target_ms = 100;               // a step with decoding jobs takes at most about so long, by the cost model
+  TokenCount resume_headroom{32};           // resuming needs room for so many more tokens of every running job
+  int64_t ageing_ns = 10'000'000'000;       // waiting so long is worth one level of priority
   int64_t stall_limit_ns = 30'000'000'000;  // a lone job that the limit does not let grow ends after so long with what it has
 };
 
@@ -84,12 +85,14 @@ class MemoryView {
 
   // What a waiting or suspended job would find.
   struct Offer {
-    TokenCount reusable;   // tokens that are there at once, less than its tokens
-    Bytes pinned;          // cached bytes that it would make unevictable
-    std::optional<JobId> leader = {};  // a running job that is computing its beginning
+    TokenCount reusable;               // tokens that are there at once, less than its tokens
+    Bytes pinned;                      // cached bytes that it would make unevictable
+    std::optional<JobId> leader = {};  // a running job that is computing its beginning, or one of `opening`
     TokenCount position = {};          // where its common beginning with the leader ends; above reusable
   };
-  [[nodiscard]] virtual Offer offer(JobId job) const = 0;
+  // `opening`: the jobs that this plan opens, so far. They are about to run and can lead already, so that of many that arrive
+  // together with one beginning the first alone is opened.
+  [[nodiscard]] virtual Offer offer(JobId job, std::span<const JobId> opening) const = 0;
 };
 
 // Whether a job can be admitted, and otherwise how many bytes are missing.
@@ -105,7 +108,10 @@ enum class Expiry { kDeadline, kStalled };
 
 // The decisions for one step, carried out in this order.
 struct StepPlan {
-  struct Expired { JobId job; Expiry why; };
+  struct Expired {
+    JobId job;
+    Expiry why;
+  };
   struct Open {
     JobId job;
     bool resumed;
@@ -116,11 +122,11 @@ struct StepPlan {
     TokenCount tokens;  // of the prompt (or of what a suspended job has to compute again), or 1 when it decodes
     bool decode;
   };
-  std::vector<Refusal> refused;   // can never fit: ended
-  std::vector<Expired> expired;   // ended
-  std::vector<JobId> suspended;   // their memory becomes cache
-  std::vector<Open> opened;       // to be opened at the memory, in this order
-  std::vector<Work> work;         // decoding first
+  std::vector<Refusal> refused;  // can never fit: ended
+  std::vector<Expired> expired;  // ended
+  std::vector<JobId> suspended;  // their memory becomes cache
+  std::vector<Open> opened;      // to be opened at the memory, in this order
+  std::vector<Work> work;        // decoding first
 
   // Nothing runs, and until when nothing will unless somebody submits, cancels or reads; nothing: for ever (S3).
   std::optional<int64_t> idle_until_ns = {};
@@ -168,7 +174,7 @@ class Scheduler {
     size_t waiting = 0;
     size_t following = 0;  // of them
     size_t running = 0;
-    size_t resting = 0;    // of them
+    size_t resting = 0;  // of them
     size_t suspended = 0;
     int64_t suspensions = 0;  // since the beginning
     int64_t refusals = 0;
