@@ -17,6 +17,15 @@ using port::TeamMember;
 constexpr int64_t kRowAlignment = 16;  // floats: rows begin on cache lines
 constexpr int kQuantizedBlock = 32;    // inputs that are quantized together
 
+// Rows of logits: enough that many decoding sequences read the output matrix once, and bounded where vocabularies are large.
+constexpr int64_t kLogitBytes = int64_t{64} << 20;
+constexpr int64_t kMaxLogitRows = 256;
+
+int logit_rows(int max_rows, int vocabulary) {
+  const int64_t fit = kLogitBytes / (int64_t{vocabulary} * int64_t{sizeof(float)}) / kernels::kRowTile * kernels::kRowTile;
+  return static_cast<int>(std::min<int64_t>(max_rows, std::clamp<int64_t>(fit, kernels::kRowTile, kMaxLogitRows)));
+}
+
 // The part [begin, end) of `count` items that a member does.
 struct Share {
   int begin;
@@ -50,10 +59,11 @@ class Pass {
     }
   }
 
-  // Logits of consecutive rows: the final norm and the output product.
-  void logits(int first_row, int rows) {
-    const Activations input = prepare(rows, c_.embedding, [&](int row, float* out) {
-      k_.elementwise.rms_norm(f_.residual_.row(first_row + row), f_.weights_.output_norm.data(), c_.embedding, c_.rms_epsilon, out);
+  // Logits of some rows: the final norm and the output product.
+  void logits(std::span<const int> rows) {
+    const Activations input = prepare(static_cast<int>(rows.size()), c_.embedding, [&](int i, float* out) {
+      const float* row = f_.residual_.row(rows[static_cast<size_t>(i)]);
+      k_.elementwise.rms_norm(row, f_.weights_.output_norm.data(), c_.embedding, c_.rms_epsilon, out);
     });
     multiply(input, {{f_.weights_.output, f_.logits_.data, f_.logits_.stride}});
   }
@@ -225,7 +235,13 @@ class Pass {
 
 Forward::Forward(const ModelConfig& config, const Weights& weights, const kernels::KernelSet& kernels, kernels::KvFormat kv_format,
                  int max_rows, port::ThreadTeam& team)
-    : config_(config), weights_(weights), kernels_(kernels), team_(team), kv_format_(kv_format), max_rows_(max_rows) {
+    : config_(config),
+      weights_(weights),
+      kernels_(kernels),
+      team_(team),
+      kv_format_(kv_format),
+      max_rows_(max_rows),
+      max_logit_rows_(logit_rows(max_rows, config.vocabulary)) {
   std::vector<RopeConfig> distinct;
   for (size_t i = 0; i < config.layers.size(); ++i) {
     shapes_.push_back(attention_shape(config, i, kv_format));
@@ -276,7 +292,7 @@ Status Forward::allocate() {
     attended_ = rows(max_rows_, int64_t{config_.heads} * config_.head_dim);
     gate_ = rows(max_rows_, config_.feed_forward);
     up_ = rows(max_rows_, config_.feed_forward);
-    logits_ = rows(kMaxLogitRows, config_.vocabulary);
+    logits_ = rows(max_logit_rows_, config_.vocabulary);
     cos_.assign(ropes_.size(), {});
     sin_.assign(ropes_.size(), {});
     for (size_t r = 0; r < ropes_.size(); ++r) cos_[r] = rows(max_rows_, config_.rope_dims / 2);
@@ -335,10 +351,11 @@ void Forward::run(std::span<const SequenceChunk> chunks) {
   team_.run([&](TeamMember& me) { Pass(*this, me).run(); });
 }
 
-std::span<const float> Forward::logits(int first_row, int rows) {
-  QUIRE_CHECK(first_row >= 0 && rows >= 1 && rows <= kMaxLogitRows && first_row + rows <= rows_);
-  team_.run([&](TeamMember& me) { Pass(*this, me).logits(first_row, rows); });
-  return {logits_.data, static_cast<size_t>(rows) * static_cast<size_t>(config_.vocabulary)};
+std::span<const float> Forward::logits(std::span<const int> rows) {
+  QUIRE_CHECK(!rows.empty() && rows.size() <= static_cast<size_t>(max_logit_rows_));
+  for (const int row : rows) QUIRE_CHECK(row >= 0 && row < rows_);
+  team_.run([&](TeamMember& me) { Pass(*this, me).logits(rows); });
+  return {logits_.data, rows.size() * static_cast<size_t>(config_.vocabulary)};
 }
 
 }  // namespace quire::model

@@ -42,12 +42,13 @@ class Forward {
   // Computes the chunks, at most max_rows tokens in all. The rows are the chunks' tokens in order.
   void run(std::span<const SequenceChunk> chunks);
 
-  // Logits of the rows [first_row, first_row + rows) of the last pass, at most kMaxLogitRows: [rows][vocabulary]. Valid until the
-  // next call of run or logits.
-  static constexpr int kMaxLogitRows = kernels::kRowTile;
-  [[nodiscard]] std::span<const float> logits(int first_row, int rows);
+  // Logits of these rows of the last pass, in any order, at most max_logit_rows() at once: [rows][vocabulary]. The output matrix is
+  // read once for all of them. Valid until the next call of run or logits.
+  [[nodiscard]] std::span<const float> logits(std::span<const int> rows);
 
   [[nodiscard]] int max_rows() const { return max_rows_; }
+  // As many rows as 64 MiB hold, at least 16 and at most 256; never more than max_rows().
+  [[nodiscard]] int max_logit_rows() const { return max_logit_rows_; }
   // Bytes of the working memory that create() reserves; it is backed as passes touch it.
   [[nodiscard]] Bytes workspace_bytes() const { return Bytes(static_cast<int64_t>(memory_.bytes().size())); }
 
@@ -85,6 +86,7 @@ class Forward {
   port::ThreadTeam& team_;
   const kernels::KvFormat kv_format_;
   const int max_rows_;
+  const int max_logit_rows_;
 
   std::vector<kernels::AttentionShape> shapes_;  // by layer
   std::vector<RopeFrequencies> ropes_;           // the distinct ones
@@ -98,7 +100,7 @@ class Forward {
   Rows attended_;                    // heads * head_dim
   Rows gate_, up_;                   // feed_forward
   std::vector<Rows> cos_, sin_;      // by rope: rope_dims / 2
-  Rows logits_;                      // vocabulary; kMaxLogitRows rows
+  Rows logits_;                      // vocabulary; max_logit_rows_ rows
   Prepared shared_input_;            // max_rows rows, prepared by all members together
   std::vector<Prepared> own_input_;  // by member: one row tile, prepared by each for itself
   std::vector<float> scratch_;       // of attention; grows with the context

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <numeric>
 #include <string>
 
-#include "kv/sequence_memory.h"
 #include "model/kv_layout.h"
-#include "port/posix_vm.h"
+#include "port/memory.h"
+#include "tests/support/random.h"
 #include "tests/support/tiny_models.h"
 
 namespace quire::model {
@@ -56,35 +58,50 @@ std::vector<TokenId> tokens_for(const ModelConfig& config, int count) {
   return tokens;
 }
 
-// One sequence's memory and its view.
+// One sequence's memory and its view: a run of tile records for each layer, all of them NaN until they are written.
 class Kv {
  public:
   Kv(const ModelConfig& config, KvFormat format, int64_t max_tokens)
-      : budget_(Bytes(int64_t{1} << 30)),
-        memory_(kv::SequenceMemory::create(vm_, budget_, layer_groups(config, format), TokenCount(max_tokens)).value()) {
-    for (size_t layer = 0; layer < config.layers.size(); ++layer) {
-      const kv::Stripe stripe = memory_.stripe(static_cast<int>(layer));
-      pieces_.push_back({.base = stripe.base,
-                         .tile_stride = stripe.tile_stride,
-                         .first_tile = 0,
-                         .tiles = tiles_for(TokenCount(max_tokens)).value});
+      : config_(config),
+        record_(static_cast<int64_t>(kernels::tile_record_bytes(attention_shape(config, 0, format)))),
+        tiles_(tiles_for(TokenCount(max_tokens)).value) {
+    const auto layers = static_cast<int64_t>(config.layers.size());
+    memory_ = port::AnonymousMemory::allocate(Bytes(record_ * tiles_ * layers)).value();
+    std::memset(memory_.bytes().data(), 0xFF, memory_.bytes().size());
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      std::byte* base = memory_.bytes().data() + layer * tiles_ * record_;
+      pieces_.push_back({.base = base, .tile_stride = record_, .first_tile = 0, .tiles = tiles_});
     }
     for (const kernels::KvPiece& piece : pieces_) layers_.emplace_back(&piece, 1);
   }
 
-  SequenceChunk chunk(std::span<const TokenId> tokens, int64_t first) {
-    EXPECT_EQ(memory_.prepare(TokenCount(first + static_cast<int64_t>(tokens.size()))).value(), kv::Space::kOk);
+  SequenceChunk chunk(std::span<const TokenId> tokens, int64_t first) const {
     return {.tokens = tokens, .first_position = TokenPos(first), .layers = layers_};
   }
-  void trim(int64_t length) { memory_.trim(TokenCount(length)); }
+  // What no token from `length` on sees becomes NaN again.
+  void trim(int64_t length) {
+    for (size_t layer = 0; layer < pieces_.size(); ++layer) {
+      const int64_t window = config_.layers[layer].window;
+      if (window == 0 || length < window) continue;
+      std::memset(pieces_[layer].base, 0xFF, static_cast<size_t>((length - window + 1) / kTileTokens * record_));
+    }
+  }
 
  private:
-  port::PosixVm vm_;
-  kv::Budget budget_;
-  kv::SequenceMemory memory_;
+  const ModelConfig& config_;
+  int64_t record_;
+  int64_t tiles_;
+  port::AnonymousMemory memory_;
   std::vector<kernels::KvPiece> pieces_;
   std::vector<std::span<const kernels::KvPiece>> layers_;
 };
+
+// [begin, end).
+std::vector<int> rows_from(int begin, int end) {
+  std::vector<int> rows(static_cast<size_t>(end - begin));
+  std::iota(rows.begin(), rows.end(), begin);
+  return rows;
+}
 
 struct How {
   const KernelSet& set = kernels::best_kernel_set();
@@ -103,9 +120,9 @@ std::vector<float> logits_of(const TinyModel& model, std::span<const TokenId> to
     const auto part = tokens.subspan(done, std::min(static_cast<size_t>(how.chunk), tokens.size() - done));
     const SequenceChunk chunk = memory.chunk(part, static_cast<int64_t>(done));
     forward->run(std::span(&chunk, 1));
-    for (size_t row = 0; row < part.size(); row += Forward::kMaxLogitRows) {
-      const int rows = static_cast<int>(std::min<size_t>(Forward::kMaxLogitRows, part.size() - row));
-      const std::span<const float> logits = forward->logits(static_cast<int>(row), rows);
+    const int count = static_cast<int>(part.size());
+    for (int row = 0; row < count; row += forward->max_logit_rows()) {
+      const std::span<const float> logits = forward->logits(rows_from(row, std::min(row + forward->max_logit_rows(), count)));
       all.insert(all.end(), logits.begin(), logits.end());
     }
     memory.trim(static_cast<int64_t>(done + part.size()));
@@ -167,8 +184,51 @@ TEST(Forward, SeveralSequencesInOnePassAreWhatTheyAreAlone) {
   forward->run(chunks);
   const auto vocabulary = static_cast<size_t>(model.config.vocabulary);
   const auto last_row = [&](const std::vector<float>& all) { return std::span(all).last(vocabulary); };
-  EXPECT_TRUE(same_bits(forward->logits(60, 1), last_row(first_alone)));
-  EXPECT_TRUE(same_bits(forward->logits(83, 1), last_row(second_alone)));
+  EXPECT_TRUE(same_bits(forward->logits(rows_from(60, 61)), last_row(first_alone)));
+  EXPECT_TRUE(same_bits(forward->logits(rows_from(83, 84)), last_row(second_alone)));
+}
+
+TEST(Forward, LogitsOfARowAreTheSameAmongAnyOthers) {
+  for (const TinyModel& model : {llama(gguf::TensorType::kQ4_1), gemma3()}) {
+    const std::vector<TokenId> tokens = tokens_for(model.config, 100);
+    const std::vector<float> all = logits_of(model, tokens, {.chunk = 100});
+    const auto vocabulary = static_cast<size_t>(model.config.vocabulary);
+    port::ThreadTeam team(2);
+    const auto forward =
+        Forward::create(model.config, *model.weights, kernels::best_kernel_set(), KvFormat::kF16, 100, team).value();
+    const Kv memory(model.config, KvFormat::kF16, 100);
+    const SequenceChunk chunk = memory.chunk(tokens, 0);
+    forward->run(std::span(&chunk, 1));
+    test_support::Random random(7);
+    for (const size_t count : {1, 2, 15, 16, 17, 50, 100}) {
+      std::vector<int> rows;
+      while (rows.size() < count) rows.push_back(static_cast<int>(random.below(100)));
+      const std::span<const float> logits = forward->logits(rows);
+      ASSERT_EQ(logits.size(), count * vocabulary);
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_TRUE(same_bits(logits.subspan(i * vocabulary, vocabulary),
+                              std::span(all).subspan(static_cast<size_t>(rows[i]) * vocabulary, vocabulary)))
+            << "row " << rows[i] << " as number " << i << " of " << count;
+      }
+    }
+  }
+}
+
+TEST(Forward, TakesAsManyRowsOfLogitsAtOnceAsMemoryAndPassesAllow) {
+  const TinyModel model = llama(gguf::TensorType::kQ4_1);
+  port::ThreadTeam team(1);
+  const auto max_logit_rows = [&](int vocabulary, int max_rows) {
+    ModelConfig config = model.config;
+    config.vocabulary = vocabulary;
+    return Forward::create(config, *model.weights, kernels::best_kernel_set(), KvFormat::kF16, max_rows, team)
+        .value()
+        ->max_logit_rows();
+  };
+  EXPECT_EQ(max_logit_rows(500, 1), 1);
+  EXPECT_EQ(max_logit_rows(500, 100), 100);
+  EXPECT_EQ(max_logit_rows(49'152, 512), 256);
+  EXPECT_EQ(max_logit_rows(262'144, 512), 64);
+  EXPECT_EQ(max_logit_rows(10'000'000, 512), 16);
 }
 
 // Formats: what the fast set computes stays near the reference on the same weights.

@@ -191,8 +191,8 @@ std::vector<float> computed_logits(const ModelConfig& config, const Weights& wei
     const SequenceChunk chunk{
         .tokens = tokens.subspan(begin, end - begin), .first_position = TokenPos(static_cast<int64_t>(begin)), .layers = layers};
     forward->run(std::span(&chunk, 1));
-    for (size_t row = 0; row < end - begin; ++row) {
-      const std::span<const float> logits = forward->logits(static_cast<int>(row), 1);
+    for (int row = 0; row < static_cast<int>(end - begin); ++row) {
+      const std::span<const float> logits = forward->logits(std::span(&row, 1));
       all.insert(all.end(), logits.begin(), logits.end());
     }
   }
