@@ -1,4 +1,5 @@
-// Log-probabilities of a row of logits, in double.
+// Log-probabilities of a row of logits, in double: what the model itself says. A reply's logprobs are those of the raw logits,
+// before biases, penalties, filters and temperature, so that they do not depend on how the reply was sampled.
 #pragma once
 
 #include <cstddef>

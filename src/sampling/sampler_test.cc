@@ -219,22 +219,111 @@ TEST(SamplerTest, NanAndInfiniteLogitsHaveAnAnswer) {
   }
 }
 
+TEST(SamplerTest, TypicalKeepsWhatIsAsSurprisingAsTheEntropy) {
+  auto parameters = plain();
+  // Entropy of (0.5, 0.2, 0.2, 0.1) is 1.22: 0.2 is 0.39 from it, 0.5 0.53, 0.1 1.08.
+  const auto logits = logits_of({0.5, 0.2, 0.1, 0.2});
+  parameters.typical_p = 0.15;
+  EXPECT_EQ(drawn(parameters, logits), (std::set<TokenId>{1}));
+  parameters.typical_p = 0.3;
+  EXPECT_EQ(drawn(parameters, logits), (std::set<TokenId>{1, 3}));
+  parameters.typical_p = 0.8;
+  EXPECT_EQ(drawn(parameters, logits), (std::set<TokenId>{0, 1, 3}));
+  parameters.typical_p = 0.95;
+  EXPECT_EQ(drawn(parameters, logits), (std::set<TokenId>{0, 1, 2, 3}));
+}
+
+TEST(SamplerTest, FrequencyCountsAndPresenceDoesNot) {
+  auto parameters = plain();
+  parameters.temperature = 0;
+  const auto next = [&](const std::vector<float>& logits, const std::vector<TokenId>& history, int64_t prompt) {
+    return Sampler(parameters).sample(logits, TokenPos(0), history, TokenCount(prompt));
+  };
+  parameters.frequency_penalty = 0.5;
+  EXPECT_EQ(next({4, 3.2F}, {0}, 0), 0);            // 3.5
+  EXPECT_EQ(next({4, 3.2F}, {0, 0}, 0), 1);         // 3
+  EXPECT_EQ(next({4, 3.2F}, {0, 0}, 1), 0);         // one of them is the prompt's
+  EXPECT_EQ(next({4, 3.2F}, {0, 0}, 9), 0);         // more prompt than history
+  EXPECT_EQ(next({-1, -1.2F}, {0}, 0), 1);          // taken from negative logits too
+  EXPECT_EQ(next({4, 3.2F}, {-1, 2, 0, 0}, 0), 1);  // ids outside the vocabulary
+  parameters.frequency_penalty = 0;
+  parameters.presence_penalty = 0.5;
+  EXPECT_EQ(next({4, 3.2F}, {0, 0, 0}, 0), 0);
+  EXPECT_EQ(next({4, 3.6F}, {0}, 0), 1);
+  parameters.presence_penalty = -1;
+  EXPECT_EQ(next({4, 3.6F}, {1}, 0), 1);
+}
+
+TEST(SamplerTest, BiasesAddBanAndForce) {
+  auto parameters = plain();
+  const auto logits = logits_of({0.6, 0.3, 0.1});
+  const auto drawn_with = [&](std::vector<LogitBias> biases) {
+    parameters.logit_bias = std::move(biases);
+    return drawn(parameters, logits);
+  };
+  EXPECT_EQ(drawn_with({{0, -100}}), (std::set<TokenId>{1, 2}));
+  EXPECT_EQ(drawn_with({{2, 100}, {1, 100}}), (std::set<TokenId>{1, 2}));
+  EXPECT_EQ(drawn_with({{2, 100}, {0, -100}}), (std::set<TokenId>{2}));
+  EXPECT_EQ(drawn_with({{2, 99}}), (std::set<TokenId>{2}));
+  EXPECT_EQ(drawn_with({{0, -100}, {1, -100}, {2, -99}}), (std::set<TokenId>{2}));
+  EXPECT_EQ(drawn_with({{7, 100}}), (std::set<TokenId>{0, 1, 2}));  // not in the vocabulary
+  parameters.logit_bias = {{2, 1.7917594}};                         // log 6: 0.6 as the first
+  EXPECT_NEAR(draw_many(parameters, logits, 50000)[2], 50000 * 0.4, 500);
+  parameters.temperature = 0;
+  EXPECT_EQ(drawn_with({{2, 2}}), (std::set<TokenId>{2}));
+  EXPECT_EQ(drawn_with({{1, 100}, {2, 100}}), (std::set<TokenId>{1}));
+  EXPECT_EQ(drawn_with({{0, -100}}), (std::set<TokenId>{1}));
+}
+
+TEST(SamplerTest, ABannedTokenIsTheLastResort) {
+  for (const double temperature : {0.0, 1.0}) {
+    auto parameters = plain();
+    parameters.temperature = temperature;
+    parameters.logit_bias = {{1, -100}, {0, -100}};
+    EXPECT_EQ(drawn(parameters, {5, 5, -kInfinity, std::nanf("")}), (std::set<TokenId>{2}));
+    EXPECT_EQ(drawn(parameters, {5, 5}), (std::set<TokenId>{0}));
+    // A forced token that has no logit forces nothing.
+    parameters.logit_bias = {{0, 100}};
+    EXPECT_EQ(drawn(parameters, {std::nanf(""), 5}), (std::set<TokenId>{1}));
+  }
+}
+
+TEST(SamplerTest, APenaltyHoweverLargeBansNothing) {
+  auto parameters = plain();
+  parameters.repeat_penalty = 1e308;
+  EXPECT_EQ(drawn(parameters, {-3e38F, -kInfinity}, {0}), (std::set<TokenId>{0}));
+}
+
 TEST(SamplerTest, ParametersOutOfRangeAreNamed) {
   EXPECT_TRUE(validate(SamplingParameters{}).ok());
   const auto message = [](auto change) {
     SamplingParameters parameters;
     change(parameters);
-    const Status status = validate(parameters);
+    const Status status = validate(parameters, 1000);
     return status.ok() ? std::string("ok") : status.error().message;
   };
   EXPECT_EQ(message([](auto& p) { p.temperature = -1; }), "temperature is -1: it must be 0 or more");
   EXPECT_NE(message([](auto& p) { p.temperature = std::nan(""); }), "ok");
   EXPECT_NE(message([](auto& p) { p.top_k = -1; }), "ok");
+  EXPECT_EQ(message([](auto& p) { p.typical_p = 0; }), "typical_p is 0: it must be above 0 and at most 1 (off)");
+  EXPECT_NE(message([](auto& p) { p.typical_p = std::nan(""); }), "ok");
   EXPECT_NE(message([](auto& p) { p.top_p = 0; }), "ok");
   EXPECT_NE(message([](auto& p) { p.top_p = std::nan(""); }), "ok");
   EXPECT_NE(message([](auto& p) { p.min_p = 1.5; }), "ok");
   EXPECT_NE(message([](auto& p) { p.repeat_penalty = 0; }), "ok");
   EXPECT_NE(message([](auto& p) { p.repeat_last_n = -2; }), "ok");
+  EXPECT_EQ(message([](auto& p) { p.frequency_penalty = 2.5; }),
+            "frequency_penalty is 2.5: it must be between -2 and 2 (0 is off)");
+  EXPECT_NE(message([](auto& p) { p.presence_penalty = std::nan(""); }), "ok");
+  EXPECT_EQ(message([](auto& p) { p.logit_bias = {{0, -100}, {999, 100}}; }), "ok");
+  EXPECT_EQ(message([](auto& p) { p.logit_bias = {{1000, 1}}; }), "logit_bias names token 1000: ids go from 0 to 999");
+  EXPECT_NE(message([](auto& p) { p.logit_bias = {{-1, 1}}; }), "ok");
+  EXPECT_EQ(message([](auto& p) {
+              p.logit_bias = {{5, 101}};
+            }),
+            "logit_bias of token 5 is 101: it must be between -100 (never) and 100 (only it)");
+  EXPECT_NE(message([](auto& p) { p.logit_bias = {{5, std::nan("")}}; }), "ok");
+  EXPECT_EQ(message([](auto& p) { p.logit_bias = {{5, 1}, {6, 1}, {5, 1}}; }), "logit_bias names token 5 more than once");
 }
 
 // The tokens that this seed gives, the same on every machine.
@@ -246,7 +335,7 @@ TEST(SamplerTest, DrawnTokensAreTheCommittedOnes) {
   Sampler sampler(parameters);
   std::vector<TokenId> tokens;
   for (int i = 0; i < 8; ++i) tokens.push_back(sampler.sample(logits, TokenPos(i), {}));
-  EXPECT_EQ(tokens, (std::vector<TokenId>{257, 242, 137, 437, 499, 122, 452, 167}));
+  EXPECT_EQ(tokens, (std::vector<TokenId>{332, 347, 422, 107, 484, 437, 92, 407}));
 }
 
 }  // namespace
