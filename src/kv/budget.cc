@@ -71,7 +71,7 @@ Promise::~Promise() { budget_->promised_ -= bytes_; }
 
 Space Promise::take(Bytes bytes) {
   QUIRE_CHECK(bytes.value >= 0);
-  if (bytes > budget_->available()) return Space::kNoSpace;
+  if (bytes.value > 0 && bytes > budget_->available()) return Space::kNoSpace;
   budget_->promised_ += bytes;
   bytes_ += bytes;
   return Space::kOk;

@@ -77,7 +77,7 @@ class Promise {
   Promise& operator=(Promise&& other) noexcept;
   ~Promise();
 
-  // Promises `bytes` >= 0 more, all of them or none.
+  // Promises `bytes` >= 0 more, all of them or none. There is always room for 0.
   Space take(Bytes bytes);
   [[nodiscard]] Bytes bytes() const { return bytes_; }
 

@@ -140,14 +140,15 @@ void Segment::give_back(TileRun run) {
 }
 
 Bytes Segment::give_back_warm(Bytes bytes) {
+  bytes = std::min(bytes, backed_bytes(Purpose::kWarm));
   constexpr auto kWarm = static_cast<Use>(Purpose::kWarm);
   const Bytes before = backed_bytes(Purpose::kWarm);
   int64_t end = max_tiles().value;
-  for (Bytes freed; freed < bytes && freed < before; freed = before - backed_bytes(Purpose::kWarm)) {
+  for (Bytes freed; freed < bytes; freed = before - backed_bytes(Purpose::kWarm)) {
     while (tile_purposes_[static_cast<size_t>(end - 1)] != kWarm) --end;
-    // As many as bring the rest of the bytes if they share no units with others.
+    // No more than it takes: where tiles share units, n tiles with free neighbours give back up to n x record / unit + 2 of them.
     const int64_t units = ceil_div((bytes - freed).value, bytes_of(1).value);
-    const int64_t enough = ceil_div(saturating_product(units, unit_bytes_.value), record_.value);
+    const int64_t enough = unit_bytes_ == record_ ? units : 1 + std::max<int64_t>(0, units - 2) * unit_bytes_.value / record_.value;
     int64_t first = end;
     while (first > 0 && end - first < enough && tile_purposes_[static_cast<size_t>(first - 1)] == kWarm) --first;
     give_back({first, end});
@@ -311,7 +312,6 @@ std::string Segment::verify_charge() const {
 // K1 and K7 of one stripe, as the port sees it.
 std::string Segment::verify_backing(int layer_in_group) const {
   const int64_t units = units_of({0, max_tiles().value}).end;
-  Bytes held;
   for (int64_t first = 0, end = 0; first < units; first = end) {
     const bool is_free = use_of_unit(first) == kFree;
     while (end < units && (use_of_unit(end) == kFree) == is_free) ++end;

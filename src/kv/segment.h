@@ -96,7 +96,7 @@ class Segment {
 
   // All tiles of `run` are free from now on.
   void give_back(TileRun run);
-  // Warm tiles become free, from the segment's end on, until `bytes` are or none is warm. Answers the bytes that it freed.
+  // Warm tiles become free, from the segment's end on, until `bytes` are, or all warm bytes. Answers the bytes that it freed.
   Bytes give_back_warm(Bytes bytes);
 
   // Who is told of warm bytes; nobody: nullptr. Must outlive the segment.

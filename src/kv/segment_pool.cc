@@ -65,6 +65,7 @@ Result<SegmentSet*> SegmentPool::take(TileCount tiles) {
   unlist_warm(set);
   set.put_at_ = SegmentSet::kNotPut;
   set.places = 0;
+  set.places_read = 0;
   set.end = TileIndex(0);
   if (set.warm_bytes().value > 0) list_warm_in_use(set);
   return &set;
