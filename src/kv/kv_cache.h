@@ -24,13 +24,17 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
 #include "kv/budget.h"
+#include "kv/eviction_order.h"
 #include "kv/layer_group.h"
+#include "kv/prefix_tree.h"
 #include "kv/segment_pool.h"
+#include "kv/tile_ledger.h"
 #include "port/vm.h"
 
 namespace quire::kv {
@@ -47,7 +51,7 @@ struct KvCacheOptions {
 struct Match {
   TokenCount reusable;  // tokens whose keys and values it has at once; at most all but the last, ends at a checkpoint
   TokenCount known;     // tokens that the tree holds in groups without a window; >= reusable
-  Bytes pinned;         // cached bytes that it would make live: they could not be evicted any more
+  Bytes pinned;         // what opening takes: cached bytes that become live, and the tile that is copied
 };
 
 // After the step the sequence has `length` tokens.
@@ -98,17 +102,20 @@ class BackingPlan {
 
  private:
   friend class KvCache;
+  // Consecutive tiles that a sequence gets in one segment.
   struct Part {
+    SequenceId sequence;
     SegmentSet* set;
+    int64_t set_first_tile;  // the sequence's tile that is tile 0 of the set
     size_t group;
     TileRun run;
-    std::vector<port::VmRange> ranges;
+    std::vector<port::VmRange> ranges;  // what the port must back
   };
   std::vector<Part> parts_;
-  std::vector<Growth> growths_;
+  std::vector<SegmentSet*> new_sets_;
   std::optional<Promise> promise_;
-  Status failure_;          // of the port
-  bool refused_ = false;    // the port had no memory
+  Status failure_;        // of the port
+  bool refused_ = false;  // the port had no memory
   bool done_ = false;
 };
 
@@ -204,8 +211,82 @@ class KvCache {
   [[nodiscard]] std::string dump() const;
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Sequence {
+    Node* tail = nullptr;
+    TokenCount length;
+    TokenCount max_tokens;
+    int64_t committed_tiles = 0;        // of its path: backed
+    SegmentSet* set = nullptr;          // where its next tile goes, if it has room
+    int64_t set_first_tile = 0;         // the sequence's tile that is tile 0 of the set
+    std::vector<int64_t> window_first;  // by group: tiles from here on count it as a reader (windowed groups)
+    std::vector<int64_t> wanted;        // positions of checkpoints to come, ascending
+    std::vector<std::vector<Run>> runs; // by group
+    int64_t runs_version = 0;
+    bool runs_stale = false;
+  };
+
+  [[nodiscard]] Sequence& sequence(SequenceId id);
+  [[nodiscard]] const Sequence& sequence(SequenceId id) const;
+  [[nodiscard]] TreePoint find(std::string_view key_space, std::span<const TokenId> tokens) const;
+  [[nodiscard]] TreePoint last_checkpoint(TreePoint point) const;
+  [[nodiscard]] bool can_extend(const TreePoint& point) const;
+
+  // Opening.
+  [[nodiscard]] Result<std::optional<SequenceId>> open_at(TreePoint point, TokenCount max_tokens);
+  Node* tail_at(TreePoint point, Node*& copy_from);
+  void extend_in_place(Node* node, Sequence& sequence);
+  void count_readers(Sequence& sequence, TokenCount length);
+  [[nodiscard]] Result<Room> copy_tile(SequenceId id, Node* source, int64_t tokens);
+
+  // A step.
+  [[nodiscard]] bool plan_growth(const Growth& growth, BackingPlan& plan);
+  [[nodiscard]] SegmentSet* take_set(int64_t tiles);
+  void undo(BackingPlan& plan);
+  void commit_part(const BackingPlan::Part& part, Promise& promise);
+  void rebuild_runs(Sequence& sequence);
+  void publish(Sequence& sequence);
+  void join_sibling(Sequence& sequence, Node* sibling);
+  void leave_windows(Sequence& sequence);
+
+  // Checkpoints.
+  void add_checkpoint(Node* node, int64_t position);
+  void drop_checkpoint(Node* node, size_t index);
+  void touch_checkpoint(const TreePoint& point);
+  [[nodiscard]] static Place& place_of(Node* node, int64_t tile, size_t group);
+  Node* split(Node* node, int64_t tiles);
+  void absorb_parent(Node* node);
+
+  // Eviction.
+  void touch_path(Node* node);
+  void settle(Node* node);
+  void update_victim(Node* node);
+  [[nodiscard]] bool covered(const Node* node) const;
+  void remove_detached(Node* node);
+  void cut(Node* node, int64_t end);
+  static void lower_end(Node* node);
+  [[nodiscard]] bool evict(Bytes bytes);
+  [[nodiscard]] bool free_some(Bytes bytes);
+
+  // Proof.
+  [[nodiscard]] std::string verify_tree() const;
+  [[nodiscard]] std::string verify_counts() const;
+  [[nodiscard]] std::string verify_sequences() const;
+
+  port::Vm& port_;
+  const std::vector<LayerGroupSpec> groups_;
+  const bool share_;
+  bool has_windows_ = false;
+  Bytes tile_bytes_;  // of one tile in all groups
+  Budget budget_;
+  SegmentPool pool_;
+  PrefixTree tree_;
+  TileLedger ledger_;
+  EvictionOrder order_;
+  std::unordered_map<int64_t, std::unique_ptr<Sequence>> sequences_;
+  int64_t next_sequence_ = 0;
+  bool plan_outstanding_ = false;
+  Bytes evicted_;
+  Bytes allocated_;
 };
 
 }  // namespace quire::kv
