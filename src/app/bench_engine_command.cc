@@ -12,10 +12,8 @@
 #include "app/output.h"
 #include "app/progress.h"
 #include "engine/bandwidth.h"
-#include "engine/sequence.h"
-#include "port/clock.h"
+#include "engine/step_loop.h"
 #include "port/machine.h"
-#include "sampling/sampler.h"
 
 namespace quire::app {
 namespace {
@@ -62,25 +60,25 @@ double bytes_of_step(const engine::Engine& engine, TokenCount length) {
 
 Result<Measurement> measure_once(engine::Engine& engine, engine::BandwidthProbe& probe, const BenchFlags& flags,
                                  const std::vector<TokenId>& prompt) {
-  QUIRE_TRY(engine::Sequence sequence, engine::Sequence::create(engine, TokenCount(flags.prompt + flags.reply)));
-  sampling::Sampler sampler({.temperature = 0});
-  const auto sample = [&] { return sampler.sample(sequence.logits(), TokenPos(sequence.length().value), sequence.tokens()); };
+  engine::StepLoopOptions options = engine.loop_options();
+  options.stream_capacity = static_cast<size_t>(flags.reply) + 1;  // nobody reads meanwhile
+  engine::StepLoop loop(engine.runner(), engine.tokenizer(), engine.cache(), options);
   const double bandwidth_before = probe.measure();
 
-  const double start = port::monotonic_seconds();
-  QUIRE_TRY_STATUS(sequence.extend(prompt));
-  TokenId token = sample();
-  const double first_token = port::monotonic_seconds();
-  for (int64_t i = 1; i < flags.reply; ++i) {
-    QUIRE_TRY_STATUS(sequence.extend(std::span(&token, 1)));
-    token = sample();
+  QUIRE_TRY(const std::shared_ptr<engine::ReplyStream> stream,
+            loop.submit({.prompt = prompt,
+                         .reply = {.sampling = {.temperature = 0}, .max_tokens = TokenCount(flags.reply), .ignore_end = true}}));
+  while (loop.step()) {
   }
-  const double end = port::monotonic_seconds();
+  const engine::ReplyResult& result = stream->result();
+  if (result.error) return *result.error;
+  const double prefill_seconds = static_cast<double>(result.first_token_ns - result.started_ns) * 1e-9;
+  const double decode_seconds = static_cast<double>(result.ended_ns - result.first_token_ns) * 1e-9;
 
   const double bandwidth = (bandwidth_before + probe.measure()) / 2;
-  const double decode_tps = flags.reply > 1 ? static_cast<double>(flags.reply - 1) / (end - first_token) : 0;
+  const double decode_tps = flags.reply > 1 ? static_cast<double>(flags.reply - 1) / decode_seconds : 0;
   const TokenCount middle(flags.prompt + flags.reply / 2);
-  return Measurement{.prefill_tps = static_cast<double>(flags.prompt) / (first_token - start),
+  return Measurement{.prefill_tps = static_cast<double>(flags.prompt) / prefill_seconds,
                      .decode_tps = decode_tps,
                      .memory_gbps = bandwidth / 1e9,
                      .bandwidth_share = bytes_of_step(engine, middle) * decode_tps / bandwidth};
@@ -106,7 +104,8 @@ nlohmann::ordered_json to_json(const BenchFlags& flags, const engine::Engine& en
 }
 
 Status bench_engine(const BenchFlags& flags) {
-  QUIRE_TRY(const engine::EngineOptions options, engine_options(flags.model));
+  QUIRE_TRY(engine::EngineOptions options, engine_options(flags.model));
+  options.share = false;  // every run computes its prompt
   QUIRE_TRY(const std::unique_ptr<engine::Engine> engine, load_engine(options));
   if (flags.prompt + flags.reply > engine->config().context_length) {
     return make_error(ErrorCode::kInvalidArgument,

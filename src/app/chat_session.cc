@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "app/input.h"
 #include "app/progress.h"
@@ -12,10 +14,6 @@ namespace quire::app {
 namespace {
 
 double rate(TokenCount tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens.value) / seconds : 0; }
-
-size_t common_length(std::span<const TokenId> a, std::span<const TokenId> b) {
-  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
-}
 
 std::string text_of(const tokenizer::Tokenizer& tokenizer, std::optional<TokenId> token) {
   return token ? std::string(tokenizer.piece(*token)) : "";
@@ -37,6 +35,30 @@ chat::PromptOptions prompt_options(const tokenizer::Tokenizer& tokenizer) {
                      .limits = {}}};
 }
 
+constexpr std::chrono::milliseconds kLookEvery(50);  // for Ctrl-C
+
+std::string_view end_name(const Answer& answer) {
+  if (answer.end == engine::ReplyEnd::kCancelled) return "interrupted";
+  return answer.out_of_memory ? "out of memory" : engine::to_string(answer.end);
+}
+
+double seconds_between(int64_t from_ns, int64_t to_ns) { return static_cast<double>(to_ns - from_ns) * 1e-9; }
+
+// Hands the pieces of a stream to the listener until it ends or he has heard enough; returns what he heard.
+std::string listen(engine::ReplyStream& stream, const ReplyListener& listener, const std::function<void()>& while_waiting) {
+  std::string heard;
+  bool going_on = true;
+  while (!stream.ended()) {
+    if (!stream.wait(kLookEvery)) while_waiting();
+    const std::optional<engine::ReplyPiece> piece = stream.try_next();
+    if (!going_on) continue;
+    if (piece) heard += piece->text;
+    going_on = listener(piece ? piece->text : "");
+    if (!going_on) stream.cancel();
+  }
+  return heard;
+}
+
 }  // namespace
 
 std::string summary(const Answer& a) {
@@ -45,7 +67,7 @@ std::string summary(const Answer& a) {
   return fmt::format(
       "[prompt {} tokens{}, {:.0f} tokens/s; reply {} tokens, {:.0f} tokens/s, {}; KV {} used, {} backed, {} a token]",
       a.prompt_tokens.value, reused, rate(computed, a.prompt_seconds), a.reply_tokens.value, rate(a.reply_tokens, a.reply_seconds),
-      engine::to_string(a.end), format_bytes(a.kv_used), format_bytes(a.kv_backed), format_bytes(a.kv_per_token));
+      end_name(a), format_bytes(a.kv_used), format_bytes(a.kv_backed), format_bytes(a.kv_per_token));
 }
 
 Result<ChatSession> ChatSession::create(engine::Engine& engine, SessionOptions options) {
@@ -60,32 +82,40 @@ Result<ChatSession> ChatSession::create(engine::Engine& engine, SessionOptions o
     return make_error(ErrorCode::kInvalidArgument, "--system needs a chat template to put it into; leave it out" +
                                                        std::string(options.raw ? ", or --raw" : ", or give --chat-template FILE"));
   }
-  return ChatSession(engine, std::move(options));
+  engine::StepLoopOptions loop_options = engine.loop_options();
+  loop_options.context = options.context;
+  QUIRE_TRY(auto loop, engine::LoopThread::start(engine.runner(), engine.tokenizer(), engine.cache(), loop_options));
+  return ChatSession(engine, std::move(options), std::move(loop));
 }
 
-ChatSession::ChatSession(engine::Engine& engine, SessionOptions options) : engine_(&engine), options_(std::move(options)) {
-  clear();
+ChatSession::ChatSession(engine::Engine& engine, SessionOptions options, std::unique_ptr<engine::LoopThread> loop)
+    : engine_(&engine), options_(std::move(options)), loop_(std::move(loop)) {
+  forget();
 }
 
 bool ChatSession::uses_template() const { return !options_.raw && engine_->chat_template() != nullptr; }
 
 void ChatSession::clear() {
-  sequence_.reset();
+  forget();
+  loop_->loop().clear_cache();
+}
+
+void ChatSession::forget() {
   messages_.clear();
   if (!options_.system.empty()) messages_.push_back({.role = "system", .content = options_.system});
 }
 
-Result<Answer> ChatSession::ask(const std::string& text, const engine::ReplyListener& listener) {
+Result<Answer> ChatSession::ask(const std::string& text, const ReplyListener& listener) {
   if (uses_template() && text.empty()) return empty_prompt();
   if (uses_template()) messages_.push_back({.role = "user", .content = text});
   std::string reply;
   const auto attempt = [&]() -> Result<Answer> {
-    QUIRE_TRY(const std::vector<TokenId> prompt, prompt_tokens(text));
-    return answer(prompt, listener, reply);
+    QUIRE_TRY(std::vector<TokenId> prompt, prompt_tokens(text));
+    return answer(std::move(prompt), listener, reply);
   };
   Result<Answer> answered = attempt();
   if (!uses_template()) return answered;
-  const bool unanswered = !answered.ok() || (answered->end == engine::ReplyEnd::kInterrupted && reply.empty());
+  const bool unanswered = !answered.ok() || (answered->end == engine::ReplyEnd::kCancelled && reply.empty());
   if (unanswered) {
     messages_.pop_back();
   } else {
@@ -116,53 +146,40 @@ Error ChatSession::too_long(size_t tokens) const {
                                                    options_.context.value - 1, advice));
 }
 
-// Keeps what the sequence and the prompt have in common; the last token is always computed, for its logits.
-Status ChatSession::hold_prefix(std::span<const TokenId> prompt) {
-  if (!sequence_) {
-    QUIRE_TRY(sequence_, engine::Sequence::create(*engine_, options_.context));
+Bytes ChatSession::used_by(TokenCount tokens) const {
+  Bytes used;
+  for (const kv::LayerGroupSpec& group : engine_->layer_groups()) {
+    used += kv::bytes_per_token(group) * std::min(tokens.value, group.window.value_or(tokens.value));
   }
-  const size_t held = std::min(common_length(sequence_->tokens(), prompt), prompt.size() - 1);
-  QUIRE_TRY_STATUS(sequence_->truncate(TokenCount(static_cast<int64_t>(held))));
-  return {};
+  return used;
 }
 
-// Computes the prompt pass by pass; returns whether to go on.
-Result<bool> ChatSession::compute_prompt(std::span<const TokenId> rest, const engine::ReplyListener& listener) {
-  QUIRE_TRY_STATUS(sequence_->check_room(sequence_->length() + TokenCount(static_cast<int64_t>(rest.size()))));
+Result<Answer> ChatSession::answer(std::vector<TokenId> prompt, const ReplyListener& listener, std::string& reply) {
+  engine::StepLoop& loop = loop_->loop();
+  const engine::LoopStatistics before = loop.statistics();
+  const auto prompt_length = static_cast<int64_t>(prompt.size());
   ProgressLine progress("reading the prompt");
-  const auto chunk = static_cast<size_t>(engine_->forward().max_rows());
-  for (size_t done = 0; done < rest.size();) {
-    const auto part = rest.subspan(done, std::min(chunk, rest.size() - done));
-    QUIRE_TRY_STATUS(sequence_->extend_one_pass(part));
-    done += part.size();
-    progress.update(static_cast<int64_t>(done), static_cast<int64_t>(rest.size()));
-    if (!listener("")) return false;
-  }
-  return true;
-}
-
-Result<Answer> ChatSession::answer(std::span<const TokenId> prompt, const engine::ReplyListener& listener, std::string& reply) {
-  QUIRE_TRY_STATUS(hold_prefix(prompt));
-  Answer a{.end = engine::ReplyEnd::kInterrupted,
-           .prompt_tokens = TokenCount(static_cast<int64_t>(prompt.size())),
-           .reused_tokens = sequence_->length(),
-           .reply_tokens = {},
-           .kv_used = {},
-           .kv_backed = {},
+  const auto show_progress = [&] {
+    const engine::LoopStatistics now = loop.statistics();
+    if (now.generated_tokens > before.generated_tokens) return;
+    progress.update(now.computed_tokens + now.reused_tokens - before.computed_tokens - before.reused_tokens, prompt_length);
+  };
+  QUIRE_TRY(const std::shared_ptr<engine::ReplyStream> stream, loop.submit({.prompt = std::move(prompt), .reply = options_.reply}));
+  reply = listen(*stream, listener, show_progress);
+  const engine::ReplyResult& result = stream->result();
+  if (result.error) return *result.error;
+  const TokenCount whole = result.prompt_tokens + result.reply_tokens;
+  Answer a{.end = result.end,
+           .out_of_memory = result.end == engine::ReplyEnd::kContextFull && whole <= options_.context,
+           .prompt_tokens = result.prompt_tokens,
+           .reused_tokens = result.reused_tokens,
+           .reply_tokens = result.reply_tokens,
+           .kv_used = used_by(whole.value > prompt_length ? whole - TokenCount(1) : whole),
+           .kv_backed = loop.statistics().memory.backed,
            .kv_per_token = {}};
-  const double start = port::monotonic_seconds();
-  QUIRE_TRY(const bool go_on, compute_prompt(prompt.subspan(static_cast<size_t>(a.reused_tokens.value)), listener));
-  const double computed = port::monotonic_seconds();
-  a.prompt_seconds = computed - start;
-  if (go_on) {
-    QUIRE_TRY(engine::Reply made, engine::generate(*engine_, *sequence_, options_.reply, listener));
-    a.end = made.end;
-    a.reply_tokens = made.tokens;
-    reply = std::move(made.text);
-  }
-  a.reply_seconds = port::monotonic_seconds() - computed;
-  a.kv_used = sequence_->memory().used_bytes(sequence_->length());
-  a.kv_backed = sequence_->memory().backed_bytes();
+  const int64_t prompt_end = result.first_token_ns != 0 ? result.first_token_ns : result.ended_ns;
+  if (result.started_ns != 0) a.prompt_seconds = seconds_between(result.started_ns, prompt_end);
+  a.reply_seconds = seconds_between(prompt_end, result.ended_ns);
   for (const kv::LayerGroupSpec& group : engine_->layer_groups()) a.kv_per_token += kv::bytes_per_token(group);
   return a;
 }

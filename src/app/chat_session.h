@@ -1,20 +1,21 @@
 // A conversation with a model: messages through the chat template, or texts completed as they are.
 //
-// The sequence keeps the keys and values of everything said. A turn renders the whole conversation anew and computes only what the
-// sequence does not hold yet.
+// A turn renders the whole conversation anew and asks for a reply to all of it; what was computed for earlier turns is found in the
+// cache. A step loop on a thread of its own answers.
 #pragma once
 
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "base/units.h"
 #include "chat/chat.h"
 #include "engine/engine.h"
-#include "engine/reply.h"
-#include "engine/sequence.h"
+#include "engine/loop_thread.h"
+#include "engine/request.h"
 
 namespace quire::app {
 
@@ -25,15 +26,19 @@ struct SessionOptions {
   engine::ReplyOptions reply;
 };
 
+// Hears each piece of text as it is certain, and nothing a few times a second while there is none; returns whether to go on.
+using ReplyListener = std::function<bool(std::string_view piece)>;
+
 struct Answer {
   engine::ReplyEnd end;
+  bool out_of_memory = false;  // kContextFull, but not because of the context
   TokenCount prompt_tokens;
   TokenCount reused_tokens;  // of the prompt, held already
   TokenCount reply_tokens;
   double prompt_seconds = 0;
   double reply_seconds = 0;
-  Bytes kv_used;    // by tokens
-  Bytes kv_backed;  // physical memory
+  Bytes kv_used;    // by this conversation's tokens
+  Bytes kv_backed;  // physical memory of the cache
   Bytes kv_per_token;
 };
 
@@ -42,31 +47,31 @@ struct Answer {
 
 class ChatSession {
  public:
-  // The engine must outlive the session. kInvalidArgument: a context larger than the model's, a system message
-  // without a template.
+  // The engine must outlive the session, and computes for nobody else meanwhile. kInvalidArgument: a context larger than the
+  // model's, a system message without a template.
   [[nodiscard]] static Result<ChatSession> create(engine::Engine& engine, SessionOptions options);
 
   [[nodiscard]] bool uses_template() const;
 
   // Answers `text`. When that fails, or is interrupted before the first word, the conversation is as it was before.
-  [[nodiscard]] Result<Answer> ask(const std::string& text, const engine::ReplyListener& listener);
+  [[nodiscard]] Result<Answer> ask(const std::string& text, const ReplyListener& listener);
 
   // Forgets the conversation, but for the system message, and gives its memory back.
   void clear();
 
  private:
-  ChatSession(engine::Engine& engine, SessionOptions options);
+  ChatSession(engine::Engine& engine, SessionOptions options, std::unique_ptr<engine::LoopThread> loop);
 
   [[nodiscard]] Result<std::vector<TokenId>> prompt_tokens(const std::string& text) const;
   [[nodiscard]] Error too_long(size_t tokens) const;
-  [[nodiscard]] Result<Answer> answer(std::span<const TokenId> prompt, const engine::ReplyListener& listener, std::string& reply);
-  [[nodiscard]] Status hold_prefix(std::span<const TokenId> prompt);
-  [[nodiscard]] Result<bool> compute_prompt(std::span<const TokenId> rest, const engine::ReplyListener& listener);
+  [[nodiscard]] Result<Answer> answer(std::vector<TokenId> prompt, const ReplyListener& listener, std::string& reply);
+  [[nodiscard]] Bytes used_by(TokenCount tokens) const;
+  void forget();
 
   engine::Engine* engine_;
   SessionOptions options_;
   std::vector<chat::Message> messages_;
-  std::optional<engine::Sequence> sequence_;
+  std::unique_ptr<engine::LoopThread> loop_;
 };
 
 }  // namespace quire::app

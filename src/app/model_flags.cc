@@ -34,6 +34,14 @@ Result<const kernels::KernelSet*> choose_kernels(std::string name) {
   return set;
 }
 
+Result<std::optional<Bytes>> parse_kv_memory(const std::string& text) {
+  if (text == "auto") return std::optional<Bytes>();
+  const Result<Bytes> size = parse_bytes(text);
+  if (!size.ok()) return at("--kv-memory", make_error(ErrorCode::kInvalidArgument, size.error().message));
+  if (size->value == 0) return make_error(ErrorCode::kInvalidArgument, "--kv-memory 0 holds no token; give a size or auto");
+  return std::optional<Bytes>(*size);
+}
+
 }  // namespace
 
 void add_model_flags(CLI::App& line, ModelFlags& flags) {
@@ -48,6 +56,23 @@ void add_model_flags(CLI::App& line, ModelFlags& flags) {
   line.add_option("--chunk,-b,--batch-size", flags.chunk, "Prompt tokens that are computed together")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  line.add_option("--kv-memory", flags.kv_memory, "Memory of the KV cache at most, such as 2GiB; auto: what the machine leaves")
+      ->type_name("SIZE")
+      ->capture_default_str();
+}
+
+void add_user_flags(CLI::App& line, UserFlags& flags) {
+  line.add_option("--reserve", flags.reserve, "Memory set aside for tokens to come: guaranteed, expected or optimistic")
+      ->check(CLI::IsMember({"guaranteed", "expected", "optimistic"}))
+      ->capture_default_str();
+  line.add_option("--max-users", flags.max_users, "Requests that are answered at once, at most")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+}
+
+void apply(const UserFlags& flags, sched::SchedulerOptions& options) {
+  options.reserve = sched::parse_reserve(flags.reserve).value();
+  options.max_running = flags.max_users;
 }
 
 Result<engine::EngineOptions> engine_options(const ModelFlags& flags) {
@@ -58,6 +83,7 @@ Result<engine::EngineOptions> engine_options(const ModelFlags& flags) {
   options.kernels = kernels;
   options.kv_format = flags.kv_format == "f32" ? kernels::KvFormat::kF32 : kernels::KvFormat::kF16;
   options.chunk = flags.chunk;
+  QUIRE_TRY(options.kv_memory, parse_kv_memory(flags.kv_memory));
   return options;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "sched/scheduler.h"
 
 namespace quire::app {
 
@@ -16,9 +17,21 @@ struct ModelFlags {
   std::string isa;
   std::string kv_format = "f16";
   int chunk = 512;
+  std::string kv_memory = "auto";
 };
 
 void add_model_flags(CLI::App& line, ModelFlags& flags);
+
+// Flags of commands that answer several requests at once.
+struct UserFlags {
+  std::string reserve = "expected";
+  int max_users = 256;
+};
+
+void add_user_flags(CLI::App& line, UserFlags& flags);
+
+// How the scheduler of these flags works.
+void apply(const UserFlags& flags, sched::SchedulerOptions& options);
 
 // The options that the flags mean. The instruction set comes from --isa, else from QUIRE_ISA, else it is the fastest.
 [[nodiscard]] Result<engine::EngineOptions> engine_options(const ModelFlags& flags);

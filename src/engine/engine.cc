@@ -13,8 +13,11 @@
 namespace quire::engine {
 namespace {
 
-// Memory that is nobody's: texts, tokens, the tables of the system. The KV cache leaves it alone.
-constexpr Bytes kReserve(int64_t{16} << 20);
+// Where reserving addresses is not free, sets of segments are so small that little is reserved and not used. (Each is a mapping of
+// the process, of which there may be 65,530.)
+constexpr TileCount kSmallSet(8);
+// Sequences of the whole context whose addresses are reserved without a thought.
+constexpr int64_t kFreeSequences = 64;
 
 constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
 
@@ -42,11 +45,11 @@ Result<tokenizer::Tokenizer> read_tokenizer(const gguf::File& file, const model:
 // Refuses before anything is packed what could end in the system killing the process: beyond a control group's limit it does.
 Status check_weights_fit(const gguf::File& file, const model::ModelConfig& config, Bytes left) {
   QUIRE_TRY(const Bytes weights, model::Weights::check(file, config));
-  if (weights + kReserve <= left) return {};
+  if (weights + kMemoryMargin <= left) return {};
   return make_error(ErrorCode::kOutOfMemory,
                     fmt::format("the weights take {} and {} of memory are left ({} of them are kept free); close other programs or "
                                 "choose a smaller model or format",
-                                format_bytes(weights), format_bytes(left), format_bytes(kReserve)));
+                                format_bytes(weights), format_bytes(left), format_bytes(kMemoryMargin)));
 }
 
 }  // namespace
@@ -79,20 +82,61 @@ Status Engine::load(const EngineOptions& options, const model::LoadProgress& pro
 
   groups_ = model::layer_groups(config_, options.kv_format);
   QUIRE_TRY(forward_, model::Forward::create(config_, *weights_, kernels_, options.kv_format, options.chunk, team_));
-  // What was left before, less what is taken since: the pages of the file that the system keeps as long as nobody needs them are no
-  // use of memory, yet they are counted as one where the process is in a control group. One user may take all of the rest; how much
-  // of it others need is for them to say.
+  runner_.emplace(*forward_, config_);
+  if (const Status status = make_cache(options, left); !status.ok()) return at(options.model_path, status.error());
+  return {};
+}
+
+// `left`: what the process could take before it took the weights. What is left now may be less than the rest of that: the pages of
+// the file that the system keeps as long as nobody needs them are no use of memory, yet they are counted as one where the process
+// is in a control group.
+Status Engine::make_cache(const EngineOptions& options, Bytes left) {
   const Bytes working = forward_->workspace_bytes();
-  const Bytes rest = left - weights_->bytes() - kReserve;
+  const Bytes rest = left - weights_->bytes() - kMemoryMargin;
   if (working >= rest) {
+    return make_error(ErrorCode::kOutOfMemory,
+                      fmt::format("passes of {} tokens take {} of working memory and {} are left beside the weights; close other "
+                                  "programs or choose a smaller --chunk",
+                                  options.chunk, format_bytes(working), format_bytes(rest)));
+  }
+  Bytes limit = rest - working;
+  const kv::SegmentPoolOptions pool = segments(limit);
+  if (options.kv_memory && *options.kv_memory > limit) {
     return make_error(
         ErrorCode::kOutOfMemory,
-        fmt::format("{}: passes of {} tokens take {} of working memory and {} are left beside the weights; close other "
-                    "programs or choose a smaller --chunk",
-                    options.model_path, options.chunk, format_bytes(working), format_bytes(rest)));
+        fmt::format("a KV cache of {} takes more than the {} that are left beside the weights and {} of working memory; "
+                    "close other programs or choose a smaller --kv-memory, or auto",
+                    format_bytes(*options.kv_memory), format_bytes(limit), format_bytes(working)));
   }
-  budget_.emplace(rest - working);
+  const Bytes automatic = limit + kMemoryMargin - automatic_margin(limit);
+  cache_.emplace(vm_, groups_,
+                 kv::KvCacheOptions{.limit = options.kv_memory.value_or(automatic), .share = options.share, .segments = pool});
+  ceiling_.emplace(this_process(), working, Bytes(0), options.kv_memory);
   return {};
+}
+
+// How segments are reserved here. Where addresses are short, the limit falls to what they allow.
+kv::SegmentPoolOptions Engine::segments(Bytes& limit) {
+  int64_t bytes = 0;
+  const int64_t tiles = tiles_for(TokenCount(config_.context_length)).value * kFreeSequences;
+  for (const kv::LayerGroupSpec& group : groups_) {
+    const int64_t more = kv::saturating_product(kv::tile_bytes(group).value, tiles);
+    bytes = more > INT64_MAX - bytes ? INT64_MAX : bytes + more;
+  }
+  constexpr Bytes kMostAsked(int64_t{1} << 40);
+  if (port::reserving_is_free(std::min(Bytes(bytes), kMostAsked))) return {};
+  // A quarter is left for all else that needs addresses: stacks of threads, the heap.
+  const Bytes addresses = reservable(vm_, std::min(limit, kMostAsked));
+  limit = std::min(limit, Bytes(addresses.value / 4 * 3));
+  return {.largest = kSmallSet};
+}
+
+StepLoopOptions Engine::loop_options() const {
+  StepLoopOptions options;
+  options.scheduler.step_tokens = TokenCount(forward_->max_rows());
+  options.context = TokenCount(config_.context_length);
+  options.ceiling = [this] { return kv_ceiling(); };
+  return options;
 }
 
 Bytes Engine::embedding_bytes() const {

@@ -1,8 +1,9 @@
 // Everything that one model needs to answer: its weights packed, its tokenizer and chat template, a team of threads, the working
 // memory of the forward pass and the memory of its KV cache.
 //
-// Life: create() maps the file, reads and checks its metadata, packs the weights and gives the file back. Sequences (sequence.h)
-// are made from the engine and end before it. One thread at a time may use an engine and its sequences: the owner.
+// Life: create() maps the file, reads and checks its metadata, packs the weights and gives the file back. Requests are answered by
+// a step loop over runner() and cache() (step_loop.h), which ends before the engine. One thread at a time computes: the loop's, or
+// who scores (score.h).
 #pragma once
 
 #include <memory>
@@ -12,9 +13,11 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "chat/template.h"
+#include "engine/forward_runner.h"
+#include "engine/memory_ceiling.h"
+#include "engine/step_loop.h"
 #include "kernels/kernels.h"
-#include "kv/budget.h"
-#include "kv/layer_group.h"
+#include "kv/kv_cache.h"
 #include "model/forward.h"
 #include "model/weights.h"
 #include "port/posix_vm.h"
@@ -30,6 +33,10 @@ struct EngineOptions {
   kernels::KvFormat kv_format = kernels::KvFormat::kF16;
   int chunk = 512;                 // tokens of a prompt that one pass computes
   std::string chat_template = {};  // Jinja source that replaces the model's; empty: the model's
+  // Bytes that the KV cache may take at most; nothing: what the machine and the control group leave. While it runs it takes less
+  // where they leave less.
+  std::optional<Bytes> kv_memory = {};
+  bool share = true;  // beginnings that were computed are found again
 };
 
 class Engine {
@@ -53,11 +60,18 @@ class Engine {
   [[nodiscard]] port::ThreadTeam& team() { return team_; }
   [[nodiscard]] model::Forward& forward() { return *forward_; }
   [[nodiscard]] port::Vm& vm() { return vm_; }
-  [[nodiscard]] kv::Budget& budget() { return *budget_; }
+  [[nodiscard]] kv::KvCache& cache() { return *cache_; }
+  [[nodiscard]] ModelRunner& runner() { return *runner_; }
+  // What the KV cache may hold now.
+  [[nodiscard]] Bytes kv_ceiling() const { return ceiling_->now(cache_->usage().backed); }
+  // For a step loop over this engine: the model's context, passes as large as the engine's, and its ceiling.
+  [[nodiscard]] StepLoopOptions loop_options() const;
 
  private:
   explicit Engine(const EngineOptions& options);
   Status load(const EngineOptions& options, const model::LoadProgress& progress);
+  Status make_cache(const EngineOptions& options, Bytes left);
+  [[nodiscard]] kv::SegmentPoolOptions segments(Bytes& limit);
 
   port::ThreadTeam team_;
   const kernels::KernelSet& kernels_;
@@ -68,7 +82,9 @@ class Engine {
   std::optional<chat::Template> template_;
   std::vector<kv::LayerGroupSpec> groups_;
   std::unique_ptr<model::Forward> forward_;
-  std::optional<kv::Budget> budget_;
+  std::optional<ForwardRunner> runner_;
+  std::optional<kv::KvCache> cache_;
+  std::optional<MemoryCeiling> ceiling_;
 };
 
 }  // namespace quire::engine

@@ -47,9 +47,23 @@ TEST(Engine, ATemplateComesFromTheModelOrTheOptions) {
 
 TEST(Engine, KeepsMemoryBesideTheCache) {
   const auto engine = tiny_llama();
-  EXPECT_GT(engine->budget().limit(), Bytes(0));
+  EXPECT_GT(engine->cache().usage().limit, Bytes(0));
+  EXPECT_EQ(engine->cache().usage().backed, Bytes(0));
+  EXPECT_GT(engine->kv_ceiling(), Bytes(0));
   EXPECT_GT(engine->weight_bytes(), engine->embedding_bytes());
   EXPECT_GT(engine->embedding_bytes(), Bytes(0));
+}
+
+TEST(Engine, TakesTheBudgetThatItIsGiven) {
+  const auto engine = tiny_llama({.threads = 1, .kv_memory = Bytes(1 << 20)});
+  EXPECT_EQ(engine->cache().usage().limit, Bytes(1 << 20));
+  EXPECT_EQ(engine->kv_ceiling(), Bytes(1 << 20));
+}
+
+TEST(Engine, RefusesABudgetThatIsNotThereWithTheNumbers) {
+  const Error error = error_of(test_support::tiny_llama_model(), {.kv_memory = Bytes(int64_t{1} << 50)});
+  EXPECT_EQ(error.code, ErrorCode::kOutOfMemory);
+  EXPECT_THAT(error.message, HasSubstr("a KV cache of 1.00 PiB takes more than the "));
 }
 
 TEST(Engine, AMissingFileIsNamed) {

@@ -30,27 +30,28 @@ struct StepLoopOptions {
   TokenCount context{0};           // longest sequence
   size_t stream_capacity = 64;     // pieces that a reader may be behind
   bool background_backing = true;  // memory for the next step is backed by a helper thread while a step computes
-  std::function<int64_t()> now_ns; // empty: port::monotonic_ns
-  // The ceiling of the KV memory, asked now and then while running; empty: the cache's limit stays.
-  std::function<Bytes()> ceiling;
+  // Called from the owner thread and from those that submit; empty: port::monotonic_ns.
+  std::function<int64_t()> now_ns = {};
+  // The ceiling of the KV memory, asked by the owner thread a few times a second; empty: what the cache's limit was at the start.
+  std::function<Bytes()> ceiling = {};
 };
 
 // What the loop has done since it began; what it holds now.
 struct LoopStatistics {
   int64_t steps = 0;
-  int64_t prompt_tokens = 0;     // of all requests that were admitted
-  int64_t reused_tokens = 0;     // of them found in the cache, counted once a request, at its first admission
-  int64_t computed_tokens = 0;   // rows of forward passes, those computed again after a suspension included
-  int64_t recomputed_tokens = 0; // of them computed before, and lost by suspension
+  int64_t prompt_tokens = 0;      // of all requests that were admitted
+  int64_t reused_tokens = 0;      // of them found in the cache, counted once a request, at its first admission
+  int64_t computed_tokens = 0;    // rows of forward passes, those computed again after a suspension included
+  int64_t recomputed_tokens = 0;  // of them computed before, and lost by suspension
   int64_t generated_tokens = 0;
   kv::Usage memory;
-  kv::Usage peak_memory;         // each number's largest
+  kv::Usage peak_memory;  // each number's largest
   sched::Scheduler::Counts jobs;
 };
 
 class StepLoop {
  public:
-  // All arguments must outlive the loop. `cache` is used by nobody else while the loop lives.
+  // `model`, `tokenizer` and `cache` must outlive the loop. `cache` is used by nobody else while the loop lives.
   StepLoop(ModelRunner& model, const tokenizer::Tokenizer& tokenizer, kv::KvCache& cache, const StepLoopOptions& options);
   StepLoop(const StepLoop&) = delete;
   StepLoop& operator=(const StepLoop&) = delete;
@@ -69,6 +70,11 @@ class StepLoop {
 
   // One step by hand: false when there was nothing to do.
   bool step();
+  // After a step() that had nothing to do: when there may be something although nobody submits, cancels or reads; nothing: never.
+  [[nodiscard]] std::optional<int64_t> idle_until_ns() const;
+
+  // Any thread. All memory that no running request reads is given back before the next step.
+  void clear_cache();
 
   // Any thread.
   [[nodiscard]] LoopStatistics statistics() const;

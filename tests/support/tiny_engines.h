@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -12,7 +13,8 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/sequence.h"
+#include "engine/key_space.h"
+#include "engine/sequence_views.h"
 #include "port/file.h"
 #include "tests/support/tiny_models.h"
 
@@ -66,11 +68,27 @@ inline std::vector<TokenId> some_tokens(const Engine& engine, int count, int see
   return tokens;
 }
 
-// The logits after `tokens`, computed from nothing.
-inline std::vector<float> logits_from_nothing(Engine& engine, std::span<const TokenId> tokens) {
-  Sequence sequence = Sequence::create(engine, TokenCount(engine.config().context_length)).value();
-  EXPECT_TRUE(sequence.extend(tokens).ok());
-  const std::span<const float> logits = sequence.logits();
+// The logits after `tokens`, computed from nothing, in pieces of at most `chunk`. The engine has no step loop meanwhile.
+inline std::vector<float> logits_from_nothing(Engine& engine, std::span<const TokenId> tokens, size_t chunk = 64) {
+  kv::KvCache& cache = engine.cache();
+  const TokenCount length(static_cast<int64_t>(tokens.size()));
+  const kv::SequenceId id = cache.open(key_space({.purpose = "test"}), tokens, length).value().value();
+  chunk = std::min(chunk, static_cast<size_t>(engine.runner().max_rows()));
+  SequenceViews views;
+  size_t last = 0;
+  for (size_t done = 0; done < tokens.size(); done += last) {
+    last = std::min(chunk, tokens.size() - done);
+    const kv::Growth growth{.sequence = id, .length = TokenCount(static_cast<int64_t>(done + last))};
+    QUIRE_CHECK(cache.prepare(std::span(&growth, 1)).value().space == kv::Space::kOk);
+    const model::SequenceChunk part{.tokens = tokens.subspan(done, last),
+                                    .first_position = TokenPos(static_cast<int64_t>(done)),
+                                    .layers = views.of(cache, id, engine.runner().layers())};
+    engine.runner().run(std::span(&part, 1));
+    cache.append(id, tokens.subspan(done, last));
+  }
+  const int row = static_cast<int>(last) - 1;
+  const std::span<const float> logits = engine.runner().logits(std::span(&row, 1));
+  cache.close(id, kv::KvCache::Keep::kDrop);
   return {logits.begin(), logits.end()};
 }
 
