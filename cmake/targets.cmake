@@ -7,7 +7,7 @@ add_custom_target(fuzzers)
 function(quire_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_library(quire_${name} STATIC ${ARG_SOURCES})
-  target_include_directories(quire_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_include_directories(quire_${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>)
   target_link_libraries(quire_${name} PUBLIC ${ARG_DEPS})
 endfunction()
 

@@ -1,0 +1,12 @@
+# find_package(quire): the target quire::kv and what it stands on.
+include(CMakeFindDependencyMacro)
+find_dependency(fmt)
+find_dependency(Threads)
+find_dependency(PkgConfig)
+pkg_check_modules(XXHASH QUIET IMPORTED_TARGET libxxhash)
+if(NOT XXHASH_FOUND)
+  set(quire_FOUND FALSE)
+  set(quire_NOT_FOUND_MESSAGE "quire needs xxHash (Debian: libxxhash-dev)")
+  return()
+endif()
+include(${CMAKE_CURRENT_LIST_DIR}/quire-targets.cmake)
