@@ -75,11 +75,11 @@ Result<Value> Evaluator::call(const Value& callee, CallArguments arguments) {
       return template_error("The loop must have the 'recursive' marker to be called recursively.");
     }
     if (arguments.positional.size() != 1) return template_error("loop() takes one argument");
-    std::string outer = std::exchange(output_, {});
-    outer_output_ += static_cast<int64_t>(outer.size());
+    MarkedText outer = std::exchange(output_, {});
+    outer_output_ += static_cast<int64_t>(outer.bytes());
     const Status status = run_loop(*loop->statement, arguments.positional.front(), loop->scope, loop->level + 1);
-    outer_output_ -= static_cast<int64_t>(outer.size());
-    std::string text = std::exchange(output_, std::move(outer));
+    outer_output_ -= static_cast<int64_t>(outer.bytes());
+    MarkedText text = std::exchange(output_, std::move(outer));
     QUIRE_TRY_STATUS(status);
     return runtime_.make_string(std::move(text));
   }
@@ -90,7 +90,7 @@ Result<Value> Evaluator::call_macro(const Macro& macro, CallArguments arguments)
   const ScopeGuard scope(*this, macro.scope);
   QUIRE_TRY_STATUS(bind_parameters(macro, arguments));
   QUIRE_TRY_STATUS(bind_extra_arguments(macro, arguments));
-  QUIRE_TRY(std::string text, capture(macro.definition.body));
+  QUIRE_TRY(MarkedText text, capture(macro.definition.body));
   return runtime_.make_string(std::move(text));
 }
 
@@ -157,8 +157,8 @@ Status Evaluator::bind_extra_arguments(const Macro& macro, CallArguments& argume
 Result<Value> Evaluator::call_function(std::string_view name, const CallArguments& arguments) {
   if (name == "raise_exception") {
     const Value* message = arguments.find(0, "message");
-    QUIRE_TRY(std::string text, message == nullptr ? Result<std::string>(std::string()) : to_text(runtime_, *message));
-    return make_error(ErrorCode::kInvalidArgument, std::move(text));
+    QUIRE_TRY(const MarkedText text, message == nullptr ? Result<MarkedText>(MarkedText()) : to_text(runtime_, *message));
+    return make_error(ErrorCode::kInvalidArgument, text.text());
   }
   if (name == "strftime_now") {
     const Value* format = arguments.find(0, "format");

@@ -13,7 +13,7 @@ constexpr std::string_view kFunctions[] = {"raise_exception", "strftime_now", "n
 
 Evaluator::Evaluator(Runtime& runtime) : runtime_(runtime) {}
 
-Result<std::string> Evaluator::run(const Program& program, std::vector<std::pair<std::string, Value>> variables) {
+Result<MarkedText> Evaluator::run(const Program& program, std::vector<std::pair<std::string, Value>> variables) {
   const ScopeGuard globals(*this, nullptr);
   for (const std::string_view name : kFunctions) {
     QUIRE_TRY(Function * function, runtime_.make_object<Function>(name));
@@ -43,27 +43,27 @@ Result<Evaluator::Flow> Evaluator::run_statement(const Statement& statement) {
   return at(fmt::format("chat template, line {}", statement.place.line), result.error());
 }
 
-Status Evaluator::write(std::string_view text) {
-  QUIRE_TRY_STATUS(runtime_.charge_text(text.size()));
-  if (outer_output_ + static_cast<int64_t>(output_.size() + text.size()) > runtime_.limits().output_bytes) {
+Status Evaluator::write(const MarkedText& text) {
+  QUIRE_TRY_STATUS(runtime_.charge_text(text.bytes()));
+  if (outer_output_ + static_cast<int64_t>(output_.bytes() + text.bytes()) > runtime_.limits().output_bytes) {
     return make_error(ErrorCode::kLimit, fmt::format("the template writes more than {} bytes", runtime_.limits().output_bytes));
   }
   output_.append(text);
   return {};
 }
 
-Result<std::string> Evaluator::capture(const Block& block) {
-  std::string outer = std::exchange(output_, {});
-  outer_output_ += static_cast<int64_t>(outer.size());
+Result<MarkedText> Evaluator::capture(const Block& block) {
+  MarkedText outer = std::exchange(output_, {});
+  outer_output_ += static_cast<int64_t>(outer.bytes());
   const auto flow = run_block(block);
-  outer_output_ -= static_cast<int64_t>(outer.size());
-  std::string text = std::exchange(output_, std::move(outer));
+  outer_output_ -= static_cast<int64_t>(outer.bytes());
+  MarkedText text = std::exchange(output_, std::move(outer));
   if (!flow.ok()) return flow.error();
   return text;
 }
 
 Result<Value> Evaluator::captured_value(const Block& block, const Expression* filter) {
-  QUIRE_TRY(std::string text, capture(block));
+  QUIRE_TRY(MarkedText text, capture(block));
   QUIRE_TRY(const Value value, runtime_.make_string(std::move(text)));
   if (filter == nullptr) return value;
   const Value* outer = std::exchange(filter_block_, &value);
@@ -77,17 +77,17 @@ void Evaluator::capture_scopes() {
 }
 
 Result<Evaluator::Flow> Evaluator::run(const TextOutput& node) {
-  QUIRE_TRY_STATUS(write(*node.text.as_string()));
+  QUIRE_TRY_STATUS(write(*node.text.as_marked()));
   return Flow::kNext;
 }
 
 Result<Evaluator::Flow> Evaluator::run(const ExpressionOutput& node) {
   QUIRE_TRY(const Value value, evaluate(*node.value));
-  if (const std::string* text = value.as_string()) {
+  if (const MarkedText* text = value.as_marked()) {
     QUIRE_TRY_STATUS(write(*text));
     return Flow::kNext;
   }
-  QUIRE_TRY(const std::string text, to_text(runtime_, value));
+  QUIRE_TRY(const MarkedText text, to_text(runtime_, value));
   QUIRE_TRY_STATUS(write(text));
   return Flow::kNext;
 }
@@ -215,7 +215,7 @@ Result<Evaluator::Flow> Evaluator::run(const CallBlock& node) {
   QUIRE_TRY(CallArguments arguments, evaluate(call_node.arguments));
   arguments.named.emplace_back("caller", Value(caller));
   QUIRE_TRY(const Value value, call(callee, std::move(arguments)));
-  QUIRE_TRY(const std::string text, to_text(runtime_, value));
+  QUIRE_TRY(const MarkedText text, to_text(runtime_, value));
   QUIRE_TRY_STATUS(write(text));
   return Flow::kNext;
 }
@@ -223,7 +223,7 @@ Result<Evaluator::Flow> Evaluator::run(const CallBlock& node) {
 Result<Evaluator::Flow> Evaluator::run(const FilterBlock& node) {
   const ScopeGuard scope(*this, scope_);
   QUIRE_TRY(const Value value, captured_value(node.body, node.filter));
-  QUIRE_TRY(const std::string text, to_text(runtime_, value));
+  QUIRE_TRY(const MarkedText text, to_text(runtime_, value));
   QUIRE_TRY_STATUS(write(text));
   return Flow::kNext;
 }
@@ -414,7 +414,7 @@ Result<Value> Evaluator::evaluate(const Concatenation& node) {
   TextBuilder out(runtime_);
   for (const Expression* part : node.parts) {
     QUIRE_TRY(const Value value, evaluate(*part));
-    QUIRE_TRY(const std::string text, to_text(runtime_, value));
+    QUIRE_TRY(const MarkedText text, to_text(runtime_, value));
     QUIRE_TRY_STATUS(out.append(text));
   }
   return runtime_.make_string(std::move(out.text()));

@@ -90,7 +90,7 @@ class Evaluator {
   explicit Evaluator(Runtime& runtime);
 
   // `variables` become the outermost scope's.
-  Result<std::string> run(const Program& program, std::vector<std::pair<std::string, Value>> variables);
+  Result<MarkedText> run(const Program& program, std::vector<std::pair<std::string, Value>> variables);
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
@@ -117,9 +117,9 @@ class Evaluator {
   Status run_loop(const For& node, const Value& iterable, Scope* around, int64_t level);
   Result<std::vector<Value>> loop_items(const For& node, const Value& iterable);
   Status assign(const Target& target, Value value);
-  Status write(std::string_view text);
+  Status write(const MarkedText& text);
   // The text that a block writes.
-  Result<std::string> capture(const Block& block);
+  Result<MarkedText> capture(const Block& block);
   Result<Value> captured_value(const Block& block, const Expression* filter);
   void capture_scopes();
 
@@ -160,7 +160,7 @@ class Evaluator {
   Runtime& runtime_;
   Scope* scope_ = nullptr;
   std::vector<std::unique_ptr<Scope>> kept_scopes_;
-  std::string output_;                   // of the capture under way
+  MarkedText output_;                    // of the capture under way
   int64_t outer_output_ = 0;             // bytes of the captures around it
   const Value* filter_block_ = nullptr;  // what the innermost operand of a block's filters stands for
   bool error_has_place_ = false;

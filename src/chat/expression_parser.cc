@@ -255,7 +255,7 @@ Result<const Expression*> ExpressionParser::parse_primary() {
     const Place place = token.place;
     std::string text;
     while (current().kind == TokenKind::kString) text += take().text;
-    return make(place, Literal{Value(std::make_shared<const String>(nullptr, std::move(text)))}, {});
+    return make(place, Literal{Value(std::make_shared<const String>(nullptr, MarkedText(std::move(text))))}, {});
   }
   if (token.kind == TokenKind::kInteger) {
     const Token number = take();

@@ -33,7 +33,8 @@ Result<std::string> text_argument(Runtime& runtime, const CallArguments& argumen
                                   std::string fallback = "") {
   const Value* value = arguments.find(index, name);
   if (value == nullptr) return fallback;
-  return to_text(runtime, *value);
+  QUIRE_TRY(const MarkedText text, to_text(runtime, *value));
+  return text.text();
 }
 
 // What "attribute='a.b'" of sort, map and others takes from an item: attributes or elements, one after the other.
@@ -277,8 +278,8 @@ Result<Value> reverse(Runtime& runtime, const Value& value, const CallArguments&
   QUIRE_TRY(std::vector<Value> items, iterate(runtime, value));
   std::reverse(items.begin(), items.end());
   if (value.as_string() == nullptr) return runtime.make_list(ListKind::kIterator, std::move(items));
-  std::string text;
-  for (const Value& item : items) text += *item.as_string();
+  MarkedText text;
+  for (const Value& item : items) text.append(*item.as_marked());
   return runtime.make_string(std::move(text));
 }
 
@@ -295,7 +296,8 @@ Result<Value> items(Runtime& runtime, const Value& value, const CallArguments&) 
 
 Result<Value> join(Runtime& runtime, const Value& value, const CallArguments& arguments) {
   QUIRE_TRY(const std::vector<Value> parts, iterate(runtime, value));
-  QUIRE_TRY(const std::string separator, text_argument(runtime, arguments, 0, "d"));
+  const Value* between = arguments.find(0, "d");
+  QUIRE_TRY(const MarkedText separator, between == nullptr ? Result<MarkedText>(MarkedText()) : to_text(runtime, *between));
   const Value* attribute = arguments.find(1, "attribute");
   TextBuilder out(runtime);
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -304,7 +306,7 @@ Result<Value> join(Runtime& runtime, const Value& value, const CallArguments& ar
       QUIRE_TRY(part, take_attribute(runtime, parts[i], *attribute));
     }
     if (i > 0) QUIRE_TRY_STATUS(out.append(separator));
-    QUIRE_TRY(const std::string text, to_text(runtime, part));
+    QUIRE_TRY(const MarkedText text, to_text(runtime, part));
     QUIRE_TRY_STATUS(out.append(text));
   }
   return runtime.make_string(std::move(out.text()));
@@ -334,10 +336,12 @@ Result<Value> tojson(Runtime& runtime, const Value& value, const CallArguments& 
   }
   const Value* separators = arguments.find(2, "separators");
   if (separators != nullptr && separators->as_list() != nullptr && separators->as_list()->items.size() == 2) {
-    QUIRE_TRY(style.item_separator, to_text(runtime, separators->as_list()->items[0]));
-    QUIRE_TRY(style.key_separator, to_text(runtime, separators->as_list()->items[1]));
+    QUIRE_TRY(const MarkedText of_items, to_text(runtime, separators->as_list()->items[0]));
+    QUIRE_TRY(const MarkedText of_keys, to_text(runtime, separators->as_list()->items[1]));
+    style.item_separator = of_items.text();
+    style.key_separator = of_keys.text();
   }
-  QUIRE_TRY(std::string text, to_json(runtime, value, style));
+  QUIRE_TRY(MarkedText text, to_json(runtime, value, style));
   return runtime.make_string(std::move(text));
 }
 
@@ -411,8 +415,8 @@ Result<Value> round_number(Runtime&, const Value& value, const CallArguments& ar
 
 template <std::string (*kMap)(std::string_view)>
 Result<Value> map_text(Runtime& runtime, const Value& value, const CallArguments&) {
-  QUIRE_TRY(const std::string text, to_text(runtime, value));
-  return runtime.make_string(kMap(text));
+  QUIRE_TRY(const MarkedText text, to_text(runtime, value));
+  return runtime.make_string(MarkedText::made_from(text, kMap(text.text())));
 }
 
 // Jinja's filter of this name, unlike str.title, begins words after spaces and opening brackets only.
@@ -446,7 +450,7 @@ std::string escape_html(std::string_view text) {
 
 Result<Value> to_string_value(Runtime& runtime, const Value& value, const CallArguments&) {
   if (value.as_string() != nullptr) return value;
-  QUIRE_TRY(std::string text, to_text(runtime, value));
+  QUIRE_TRY(MarkedText text, to_text(runtime, value));
   return runtime.make_string(std::move(text));
 }
 
@@ -470,7 +474,7 @@ Result<Value> center(Runtime& runtime, const Value& value, const CallArguments& 
 }
 
 Result<Value> format(Runtime& runtime, const Value& value, const CallArguments& arguments) {
-  QUIRE_TRY(const std::string text, to_text(runtime, value));
+  QUIRE_TRY(const MarkedText text, to_text(runtime, value));
   if (arguments.named.empty()) {
     QUIRE_TRY(const Value tuple, runtime.make_list(ListKind::kTuple, arguments.positional));
     return format_percent(runtime, text, tuple);
@@ -485,7 +489,8 @@ Result<Value> format(Runtime& runtime, const Value& value, const CallArguments& 
 }
 
 Result<Value> indent(Runtime& runtime, const Value& value, const CallArguments& arguments) {
-  QUIRE_TRY(const std::string text, to_text(runtime, value));
+  QUIRE_TRY(const MarkedText marked, to_text(runtime, value));
+  const std::string& text = marked.text();
   std::string spaces;
   const Value* width = arguments.find(0, "width");
   if (width != nullptr && width->as_string() != nullptr) {
@@ -501,7 +506,7 @@ Result<Value> indent(Runtime& runtime, const Value& value, const CallArguments& 
     const size_t end = std::min(text.find('\n', start), text.size());
     const std::string_view line = std::string_view(text).substr(start, end - start);
     if (start == 0 ? first_too : (blank_too || !line.empty())) QUIRE_TRY_STATUS(out.append(spaces));
-    QUIRE_TRY_STATUS(out.append(line));
+    QUIRE_TRY_STATUS(out.append_part(marked, start, line.size()));
     if (end < text.size()) QUIRE_TRY_STATUS(out.append("\n"));
     start = end + 1;
   }
@@ -509,7 +514,8 @@ Result<Value> indent(Runtime& runtime, const Value& value, const CallArguments& 
 }
 
 Result<Value> wordcount(Runtime& runtime, const Value& value, const CallArguments&) {
-  QUIRE_TRY(const std::string text, to_text(runtime, value));
+  QUIRE_TRY(const MarkedText marked, to_text(runtime, value));
+  const std::string& text = marked.text();
   int64_t words = 0;
   bool inside = false;
   for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(first_character(rest).bytes)) {

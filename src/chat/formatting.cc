@@ -78,14 +78,14 @@ Result<std::string> convert_number(const Conversion& conversion, const Value& va
   return text;
 }
 
-Result<std::string> convert(Runtime& runtime, const Conversion& conversion, const Value& value) {
+Result<MarkedText> convert(Runtime& runtime, const Conversion& conversion, const Value& value) {
   switch (conversion.kind) {
     case 's':
     case 'c':
     case 'r': {
-      QUIRE_TRY(std::string text, conversion.kind == 'r' ? to_repr(runtime, value) : to_text(runtime, value));
-      if (conversion.precision >= 0) text.resize(offset_of_character(text, static_cast<size_t>(conversion.precision)));
-      return text;
+      QUIRE_TRY(MarkedText text, conversion.kind == 'r' ? to_repr(runtime, value) : to_text(runtime, value));
+      if (conversion.precision < 0) return text;
+      return text.part(0, offset_of_character(text.text(), static_cast<size_t>(conversion.precision)));
     }
     case 'd':
     case 'i':
@@ -94,20 +94,23 @@ Result<std::string> convert(Runtime& runtime, const Conversion& conversion, cons
     case 'o':
     case 'f':
     case 'e':
-    case 'g': return convert_number(conversion, value);
+    case 'g': {
+      QUIRE_TRY(std::string text, convert_number(conversion, value));
+      return MarkedText(std::move(text));
+    }
     default: return template_error(fmt::format("unsupported format character '{}'", conversion.kind));
   }
 }
 
 class PercentFormatter {
  public:
-  PercentFormatter(Runtime& runtime, const std::string& format, const Value& arguments)
-      : runtime_(runtime), format_(format), arguments_(arguments), out_(runtime) {}
+  PercentFormatter(Runtime& runtime, const MarkedText& format, const Value& arguments)
+      : runtime_(runtime), marked_format_(format), format_(format.text()), arguments_(arguments), out_(runtime) {}
 
   Result<Value> run() {
     while (position_ < format_.size()) {
       const size_t percent = std::min(format_.find('%', position_), format_.size());
-      QUIRE_TRY_STATUS(out_.append(std::string_view(format_).substr(position_, percent - position_)));
+      QUIRE_TRY_STATUS(out_.append_part(marked_format_, position_, percent - position_));
       position_ = percent + 1;
       if (percent < format_.size()) QUIRE_TRY_STATUS(append_conversion());
     }
@@ -137,11 +140,13 @@ class PercentFormatter {
     if (!named) {
       QUIRE_TRY(value, next_argument());
     }
-    QUIRE_TRY(std::string text, convert(runtime_, conversion, value));
-    const size_t length = count_characters(text);
+    QUIRE_TRY(const MarkedText text, convert(runtime_, conversion, value));
+    const size_t length = count_characters(text.text());
     const auto width = static_cast<size_t>(conversion.width);
     const std::string padding(width > length ? width - length : 0, ' ');
-    return out_.append(conversion.left ? text + padding : padding + text);
+    if (!conversion.left) QUIRE_TRY_STATUS(out_.append(padding));
+    QUIRE_TRY_STATUS(out_.append(text));
+    return conversion.left ? out_.append(padding) : Status();
   }
 
   Result<Value> next_argument() {
@@ -156,6 +161,7 @@ class PercentFormatter {
   }
 
   Runtime& runtime_;
+  const MarkedText& marked_format_;
   const std::string& format_;
   const Value& arguments_;
   TextBuilder out_;
@@ -165,7 +171,7 @@ class PercentFormatter {
 
 }  // namespace
 
-Result<Value> format_percent(Runtime& runtime, const std::string& format, const Value& arguments) {
+Result<Value> format_percent(Runtime& runtime, const MarkedText& format, const Value& arguments) {
   return PercentFormatter(runtime, format, arguments).run();
 }
 

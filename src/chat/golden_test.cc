@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -14,6 +15,8 @@ namespace quire::chat {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kCanary = "<canary>";
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -99,6 +102,43 @@ TEST(GoldenTest, TemplatesOfRealModelsGiveWhatJinja2Gives) {
       EXPECT_EQ(equal_templates().count(name), 1U) << name << " is equal now: add it to the list";
     }
   }
+}
+
+// Every string of the conversation with something after it that no template writes.
+void add_canaries(Json& json) {
+  if (json.is_string()) json = json.get<std::string>() + std::string(kCanary);
+  if (!json.is_structured()) return;
+  for (const auto& [key, value] : json.items()) {
+    const bool is_word = key == "role" || key == "type";
+    if (!is_word) add_canaries(value);
+  }
+}
+
+TEST(GoldenTest, WhatTheConversationSaysIsMarkedInTemplatesOfRealModels) {
+  const char* data = std::getenv("QUIRE_TEST_DATA");
+  if (data == nullptr) GTEST_SKIP() << "QUIRE_TEST_DATA is not set: the templates of real models are not here";
+  const std::string folder = std::string(data) + "/templates/";
+  const Json cases = Json::parse(read_file(folder + "cases.json"));
+  size_t found = 0;
+  for (const std::string& name : equal_templates()) {
+    const Template compiled = *Template::compile(read_file(folder + name));
+    for (Json variables : cases) {
+      for (const char* part : {"messages", "tools"}) {
+        if (variables.contains(part)) add_canaries(variables[part]);
+      }
+      const auto rendered = compiled.render_marked(variables);
+      if (!rendered.ok()) continue;
+      const std::string& text = rendered->text();
+      for (size_t at = text.find(kCanary); at != std::string::npos; at = text.find(kCanary, at + 1)) {
+        ++found;
+        const auto& input = rendered->input();
+        EXPECT_TRUE(std::any_of(input.begin(), input.end(),
+                                [at](const TextRange& range) { return range.begin <= at && at + kCanary.size() <= range.end; }))
+            << name << ": " << text.substr(at < 40 ? 0 : at - 40, 80);
+      }
+    }
+  }
+  EXPECT_GT(found, 500U);
 }
 
 }  // namespace

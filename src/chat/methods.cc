@@ -11,11 +11,11 @@
 namespace quire::chat {
 namespace {
 
-using Method = Result<Value> (*)(Runtime&, const std::string& text, const CallArguments&);
+using Method = Result<Value> (*)(Runtime&, const MarkedText& marked, const CallArguments&);
 
 // The string argument at a place; `fallback` (nullptr: an error) where it is missing or None.
-Result<const std::string*> string_argument(const CallArguments& arguments, size_t index, std::string_view name,
-                                           const std::string* fallback = nullptr, bool optional = false) {
+Result<const MarkedText*> marked_argument(const CallArguments& arguments, size_t index, std::string_view name,
+                                          const MarkedText* fallback = nullptr, bool optional = false) {
   const Value* value = arguments.find(index, name);
   if (value == nullptr || value->is_none()) {
     if (optional || fallback != nullptr) return fallback;
@@ -25,7 +25,13 @@ Result<const std::string*> string_argument(const CallArguments& arguments, size_
   if (value->as_string() == nullptr) {
     return template_error(fmt::format("the argument '{}' must be str, not {}", name, type_name(*value)));
   }
-  return value->as_string();
+  return value->as_marked();
+}
+
+Result<const std::string*> string_argument(const CallArguments& arguments, size_t index, std::string_view name,
+                                           bool optional = false) {
+  QUIRE_TRY(const MarkedText* marked, marked_argument(arguments, index, name, nullptr, optional));
+  return marked == nullptr ? nullptr : &marked->text();
 }
 
 Result<int64_t> integer_argument(const CallArguments& arguments, size_t index, std::string_view name, int64_t fallback) {
@@ -38,8 +44,8 @@ Result<int64_t> integer_argument(const CallArguments& arguments, size_t index, s
 }
 
 template <std::string (*kMap)(std::string_view)>
-Result<Value> map_text(Runtime& runtime, const std::string& text, const CallArguments&) {
-  return runtime.make_string(kMap(text));
+Result<Value> map_text(Runtime& runtime, const MarkedText& marked, const CallArguments&) {
+  return runtime.make_string(MarkedText::made_from(marked, kMap(marked.text())));
 }
 
 std::string swap_case(std::string_view text) {
@@ -52,22 +58,28 @@ std::string swap_case(std::string_view text) {
   return result;
 }
 
+// `part` is a part of the marked text's own bytes.
+Result<Value> make_part(Runtime& runtime, const MarkedText& marked, std::string_view part) {
+  return runtime.make_string(marked.part(static_cast<size_t>(part.data() - marked.text().data()), part.size()));
+}
+
 template <bool kLeft, bool kRight>
-Result<Value> strip(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
-  QUIRE_TRY(const std::string* set, string_argument(arguments, 0, "chars", nullptr, true));
+Result<Value> strip(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string& text = marked.text();
+  QUIRE_TRY(const std::string* set, string_argument(arguments, 0, "chars", true));
   if (set != nullptr) {
     QUIRE_TRY_STATUS(runtime.charge(static_cast<int64_t>((1 + text.size() / 16) * (1 + set->size() / 2))));
   }
   std::string_view rest = text;
   if (kLeft) rest = strip_left(rest, set);
   if (kRight) rest = strip_right(rest, set);
-  return runtime.make_string(std::string(rest));
+  return make_part(runtime, marked, rest);
 }
 
-Result<Value> make_strings(Runtime& runtime, const std::vector<std::string_view>& parts) {
+Result<Value> make_parts(Runtime& runtime, const MarkedText& marked, const std::vector<std::string_view>& parts) {
   std::vector<Value> items;
   for (const std::string_view part : parts) {
-    QUIRE_TRY(Value item, runtime.make_string(std::string(part)));
+    QUIRE_TRY(Value item, make_part(runtime, marked, part));
     items.push_back(std::move(item));
   }
   return runtime.make_list(ListKind::kList, std::move(items));
@@ -110,16 +122,18 @@ std::vector<std::string_view> split_at(std::string_view text, std::string_view s
 }
 
 template <bool kFromRight>
-Result<Value> split(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
-  QUIRE_TRY(const std::string* separator, string_argument(arguments, 0, "sep", nullptr, true));
+Result<Value> split(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string& text = marked.text();
+  QUIRE_TRY(const std::string* separator, string_argument(arguments, 0, "sep", true));
   QUIRE_TRY(const int64_t most, integer_argument(arguments, 1, "maxsplit", -1));
   QUIRE_TRY_STATUS(runtime.charge_text(4 * text.size()));
-  if (separator == nullptr) return make_strings(runtime, split_words(text, most, kFromRight));
+  if (separator == nullptr) return make_parts(runtime, marked, split_words(text, most, kFromRight));
   if (separator->empty()) return template_error("empty separator");
-  return make_strings(runtime, split_at(text, *separator, most, kFromRight));
+  return make_parts(runtime, marked, split_at(text, *separator, most, kFromRight));
 }
 
-Result<Value> split_lines(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
+Result<Value> split_lines(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string& text = marked.text();
   const Value* keeps = arguments.find(0, "keepends");
   const bool keep_ends = keeps != nullptr && is_true(*keeps);
   std::vector<std::string_view> lines;
@@ -130,20 +144,24 @@ Result<Value> split_lines(Runtime& runtime, const std::string& text, const CallA
     lines.push_back(rest.substr(0, keep_ends ? next : end));
     rest.remove_prefix(next);
   }
-  return make_strings(runtime, lines);
+  return make_parts(runtime, marked, lines);
 }
 
 template <bool kFromRight>
-Result<Value> partition(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
+Result<Value> partition(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string_view text = marked.text();
   QUIRE_TRY(const std::string* separator, string_argument(arguments, 0, "sep"));
   if (separator->empty()) return template_error("empty separator");
   const size_t found = kFromRight ? text.rfind(*separator) : text.find(*separator);
-  std::array<std::string, 3> parts = {text, "", ""};
-  if (kFromRight && found == std::string::npos) parts = {"", "", text};
-  if (found != std::string::npos) parts = {text.substr(0, found), *separator, text.substr(found + separator->size())};
+  const std::string_view none = text.substr(0, 0);
+  std::array<std::string_view, 3> parts = {text, none, none};
+  if (kFromRight && found == std::string::npos) parts = {none, none, text};
+  if (found != std::string::npos) {
+    parts = {text.substr(0, found), text.substr(found, separator->size()), text.substr(found + separator->size())};
+  }
   std::vector<Value> items;
-  for (std::string& part : parts) {
-    QUIRE_TRY(Value item, runtime.make_string(std::move(part)));
+  for (const std::string_view part : parts) {
+    QUIRE_TRY(Value item, make_part(runtime, marked, part));
     items.push_back(std::move(item));
   }
   return runtime.make_list(ListKind::kTuple, std::move(items));
@@ -151,7 +169,8 @@ Result<Value> partition(Runtime& runtime, const std::string& text, const CallArg
 
 // startswith and endswith: one string, or a tuple of which one has to fit.
 template <bool kEnd>
-Result<Value> fits(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
+Result<Value> fits(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string& text = marked.text();
   const Value* wanted = arguments.find(0, "prefix");
   if (wanted == nullptr) return template_error("missing the argument 'prefix'");
   QUIRE_TRY_STATUS(require_defined(*wanted));
@@ -171,9 +190,10 @@ Result<Value> fits(Runtime& runtime, const std::string& text, const CallArgument
   return Value(false);
 }
 
-Result<Value> replace(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
+Result<Value> replace(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string& text = marked.text();
   QUIRE_TRY(const std::string* old, string_argument(arguments, 0, "old"));
-  QUIRE_TRY(const std::string* replacement, string_argument(arguments, 1, "new"));
+  QUIRE_TRY(const MarkedText* replacement, marked_argument(arguments, 1, "new"));
   QUIRE_TRY(const int64_t count, integer_argument(arguments, 2, "count", -1));
   const auto most = count < 0 ? std::numeric_limits<uint64_t>::max() : static_cast<uint64_t>(count);
   TextBuilder out(runtime);
@@ -184,16 +204,17 @@ Result<Value> replace(Runtime& runtime, const std::string& text, const CallArgum
     const size_t found =
         old->empty() ? (done == 0 ? 0 : (rest.empty() ? std::string::npos : first_character(rest).bytes)) : rest.find(*old);
     if (found == std::string_view::npos) break;
-    QUIRE_TRY_STATUS(out.append(rest.substr(0, found)));
+    QUIRE_TRY_STATUS(out.append_part(marked, text.size() - rest.size(), found));
     QUIRE_TRY_STATUS(out.append(*replacement));
     rest.remove_prefix(found + old->size());
   }
-  QUIRE_TRY_STATUS(out.append(rest));
+  QUIRE_TRY_STATUS(out.append_part(marked, text.size() - rest.size(), rest.size()));
   return runtime.make_string(std::move(out.text()));
 }
 
 template <bool kFromRight, bool kRaises>
-Result<Value> find(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
+Result<Value> find(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string& text = marked.text();
   QUIRE_TRY(const std::string* part, string_argument(arguments, 0, "sub"));
   QUIRE_TRY(const int64_t start, integer_argument(arguments, 1, "start", 0));
   QUIRE_TRY_STATUS(runtime.charge_text(2 * text.size()));
@@ -207,7 +228,8 @@ Result<Value> find(Runtime& runtime, const std::string& text, const CallArgument
   return Value(int64_t{-1});
 }
 
-Result<Value> count(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
+Result<Value> count(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string& text = marked.text();
   QUIRE_TRY(const std::string* part, string_argument(arguments, 0, "sub"));
   QUIRE_TRY_STATUS(runtime.charge_text(text.size()));
   if (part->empty()) return Value(static_cast<int64_t>(count_characters(text)) + 1);
@@ -216,7 +238,7 @@ Result<Value> count(Runtime& runtime, const std::string& text, const CallArgumen
   return Value(found);
 }
 
-Result<Value> join(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
+Result<Value> join(Runtime& runtime, const MarkedText& separator, const CallArguments& arguments) {
   const Value* items = arguments.find(0, "iterable");
   if (items == nullptr) return template_error("missing the argument 'iterable'");
   QUIRE_TRY(const std::vector<Value> parts, iterate(runtime, *items));
@@ -225,14 +247,15 @@ Result<Value> join(Runtime& runtime, const std::string& text, const CallArgument
     if (parts[i].as_string() == nullptr) {
       return template_error(fmt::format("sequence item {}: expected str instance, {} found", i, type_name(parts[i])));
     }
-    if (i > 0) QUIRE_TRY_STATUS(out.append(text));
-    QUIRE_TRY_STATUS(out.append(*parts[i].as_string()));
+    if (i > 0) QUIRE_TRY_STATUS(out.append(separator));
+    QUIRE_TRY_STATUS(out.append(*parts[i].as_marked()));
   }
   return runtime.make_string(std::move(out.text()));
 }
 
 template <bool (*kTest)(int32_t)>
-Result<Value> all_are(Runtime& runtime, const std::string& text, const CallArguments&) {
+Result<Value> all_are(Runtime& runtime, const MarkedText& marked, const CallArguments&) {
+  const std::string& text = marked.text();
   QUIRE_TRY_STATUS(runtime.charge_text(text.size()));
   for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(first_character(rest).bytes)) {
     if (!kTest(first_character(rest).code_point)) return Value(false);
@@ -245,7 +268,8 @@ bool is_ascii(int32_t c) { return c < 0x80; }
 
 // isupper and islower: some cased character, and none of the other case.
 template <bool (*kWanted)(int32_t), bool (*kOther)(int32_t)>
-Result<Value> case_is(Runtime& runtime, const std::string& text, const CallArguments&) {
+Result<Value> case_is(Runtime& runtime, const MarkedText& marked, const CallArguments&) {
+  const std::string& text = marked.text();
   QUIRE_TRY_STATUS(runtime.charge_text(text.size()));
   bool some = false;
   for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(first_character(rest).bytes)) {
@@ -257,53 +281,56 @@ Result<Value> case_is(Runtime& runtime, const std::string& text, const CallArgum
 }
 
 template <bool kSuffix>
-Result<Value> remove_end(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
+Result<Value> remove_end(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string& text = marked.text();
   QUIRE_TRY(const std::string* part, string_argument(arguments, 0, kSuffix ? "suffix" : "prefix"));
   const bool fits_end =
       part->size() <= text.size() && text.compare(kSuffix ? text.size() - part->size() : 0, part->size(), *part) == 0;
-  if (!fits_end) return runtime.make_string(text);
-  return runtime.make_string(kSuffix ? text.substr(0, text.size() - part->size()) : text.substr(part->size()));
+  if (!fits_end) return runtime.make_string(marked);
+  return runtime.make_string(marked.part(kSuffix ? 0 : part->size(), text.size() - part->size()));
 }
 
 // ljust, rjust, center and zfill: where the padding goes.
 enum class Padding { kRight, kLeft, kBoth, kZeros };
 
 template <Padding kPadding>
-Result<Value> pad(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
-  static const std::string kSpace = " ";
+Result<Value> pad(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  static const MarkedText kSpace(" ");
+  const std::string& text = marked.text();
   QUIRE_TRY(const int64_t width, integer_argument(arguments, 0, "width", 0));
-  QUIRE_TRY(const std::string* fill, string_argument(arguments, 1, "fillchar", &kSpace));
-  if (count_characters(*fill) != 1) return template_error("The fill character must be exactly one character long");
+  QUIRE_TRY(const MarkedText* fill, marked_argument(arguments, 1, "fillchar", &kSpace));
+  if (count_characters(fill->text()) != 1) return template_error("The fill character must be exactly one character long");
   const auto length = static_cast<int64_t>(count_characters(text));
   const auto missing = static_cast<uint64_t>(std::max<int64_t>(0, width - length));
   if (missing > 0)
-    QUIRE_TRY_STATUS(runtime.charge_new_text(missing > (uint64_t{1} << 60) ? missing : text.size() + missing * fill->size()));
-  const auto fills = [&](uint64_t n) {
-    std::string result;
-    for (uint64_t i = 0; i < n; ++i) result += kPadding == Padding::kZeros ? std::string("0") : *fill;
-    return result;
-  };
-  if (kPadding == Padding::kRight) return runtime.make_string(text + fills(missing));
-  if (kPadding == Padding::kLeft) return runtime.make_string(fills(missing) + text);
-  if (kPadding == Padding::kZeros) {
-    const size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
-    return runtime.make_string(text.substr(0, sign) + fills(missing) + text.substr(sign));
-  }
-  const uint64_t left = missing / 2 + (missing & static_cast<uint64_t>(width) & 1);
-  return runtime.make_string(fills(left) + text + fills(missing - left));
+    QUIRE_TRY_STATUS(runtime.charge_new_text(missing > (uint64_t{1} << 60) ? missing : marked.bytes() + missing * fill->bytes()));
+  // Where the text is cut for the padding, and how much of that goes there; the rest goes to the end.
+  size_t cut = 0;
+  uint64_t before = missing;
+  if (kPadding == Padding::kRight) before = 0;
+  if (kPadding == Padding::kZeros) cut = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
+  if (kPadding == Padding::kBoth) before = missing / 2 + (missing & static_cast<uint64_t>(width) & 1);
+  const MarkedText zero("0");
+  const MarkedText& padding = kPadding == Padding::kZeros ? zero : *fill;
+  MarkedText result = marked.part(0, cut);
+  for (uint64_t i = 0; i < before; ++i) result.append(padding);
+  result.append_part(marked, cut, text.size() - cut);
+  for (uint64_t i = before; i < missing; ++i) result.append(padding);
+  return runtime.make_string(std::move(result));
 }
 
 // "{}", "{0}" and "{name}", without format specifications.
-Result<Value> format(Runtime& runtime, const std::string& text, const CallArguments& arguments) {
+Result<Value> format(Runtime& runtime, const MarkedText& marked, const CallArguments& arguments) {
+  const std::string& text = marked.text();
   TextBuilder out(runtime);
   size_t automatic = 0;
   for (size_t i = 0; i < text.size();) {
     const size_t brace = std::min(text.find_first_of("{}", i), text.size());
-    QUIRE_TRY_STATUS(out.append(std::string_view(text).substr(i, brace - i)));
+    QUIRE_TRY_STATUS(out.append_part(marked, i, brace - i));
     i = brace + 1;
     if (brace == text.size()) break;
     if (i < text.size() && text[i] == text[brace]) {
-      QUIRE_TRY_STATUS(out.append(std::string_view(text).substr(i++, 1)));
+      QUIRE_TRY_STATUS(out.append_part(marked, i++, 1));
       continue;
     }
     const size_t close = text[brace] == '{' ? text.find('}', i) : std::string::npos;
@@ -313,7 +340,7 @@ Result<Value> format(Runtime& runtime, const std::string& text, const CallArgume
     const size_t place = field.empty() ? automatic++ : (is_number ? std::stoul(field) : std::numeric_limits<size_t>::max());
     const Value* value = arguments.find(place, field);
     if (value == nullptr) return template_error(fmt::format("no argument for the replacement field '{{{}}}'", field));
-    QUIRE_TRY(const std::string shown, to_text(runtime, *value));
+    QUIRE_TRY(const MarkedText shown, to_text(runtime, *value));
     QUIRE_TRY_STATUS(out.append(shown));
     i = close + 1;
   }
@@ -424,8 +451,8 @@ bool has_method(const Value& object, std::string_view name) {
 
 Result<Value> call_method(Runtime& runtime, const Value& object, const std::string& name, const CallArguments& arguments) {
   QUIRE_TRY_STATUS(runtime.charge(1));
-  if (const std::string* text = object.as_string()) {
-    QUIRE_TRY_STATUS(runtime.charge_text(text->size()));
+  if (const MarkedText* text = object.as_marked()) {
+    QUIRE_TRY_STATUS(runtime.charge_text(text->bytes()));
     auto result = find_string_method(name)(runtime, *text, arguments);
     if (!result.ok() && result.error().code == ErrorCode::kUnsupported) return at(fmt::format("str.{}", name), result.error());
     return result;

@@ -38,13 +38,13 @@ bool changes_object(const Value& object, std::string_view name) {
 
 Result<Value> repeat(Runtime& runtime, const Value& sequence, int64_t times) {
   times = std::max<int64_t>(times, 0);
-  if (const std::string* text = sequence.as_string()) {
+  if (const MarkedText* marked = sequence.as_marked()) {
+    const std::string* text = &marked->text();
     if (text->empty() || times == 0) return runtime.make_string("");
     if (times > runtime.limits().memory_bytes) return runtime.charge_new_text(std::numeric_limits<int64_t>::max()).error();
-    QUIRE_TRY_STATUS(runtime.charge_new_text(text->size() * static_cast<uint64_t>(times)));
-    std::string result;
-    result.reserve(text->size() * static_cast<size_t>(times));
-    for (int64_t i = 0; i < times; ++i) result += *text;
+    QUIRE_TRY_STATUS(runtime.charge_new_text(marked->bytes() * static_cast<uint64_t>(times)));
+    MarkedText result;
+    for (int64_t i = 0; i < times; ++i) result.append(*marked);
     return runtime.make_string(std::move(result));
   }
   const List& list = *sequence.as_list();
@@ -196,9 +196,11 @@ Status require_defined(const Value& value) {
 }
 
 Result<Value> add(Runtime& runtime, const Value& left, const Value& right) {
-  if (left.as_string() != nullptr && right.as_string() != nullptr) {
-    QUIRE_TRY_STATUS(runtime.charge_new_text(left.as_string()->size() + right.as_string()->size()));
-    return runtime.make_string(*left.as_string() + *right.as_string());
+  if (left.as_marked() != nullptr && right.as_marked() != nullptr) {
+    QUIRE_TRY_STATUS(runtime.charge_new_text(left.as_marked()->bytes() + right.as_marked()->bytes()));
+    MarkedText sum = *left.as_marked();
+    sum.append(*right.as_marked());
+    return runtime.make_string(std::move(sum));
   }
   QUIRE_TRY_STATUS(require_defined(left));
   QUIRE_TRY_STATUS(require_defined(right));
@@ -219,7 +221,7 @@ Result<Value> add(Runtime& runtime, const Value& left, const Value& right) {
 }
 
 Result<Value> arithmetic(Runtime& runtime, char operation, const Value& left, const Value& right) {
-  if (operation == '%' && left.as_string() != nullptr) return format_percent(runtime, *left.as_string(), right);
+  if (operation == '%' && left.as_marked() != nullptr) return format_percent(runtime, *left.as_marked(), right);
   QUIRE_TRY_STATUS(require_defined(left));
   QUIRE_TRY_STATUS(require_defined(right));
   int64_t a = 0;
@@ -300,17 +302,18 @@ Result<Value> get_item(Runtime& runtime, const Value& object, const Value& index
     if (place < 0) place += size;
     if (place >= 0 && place < size) return list->items[static_cast<size_t>(place)];
   }
-  if (const std::string* text = object.as_string(); text != nullptr && is_integer) {
+  if (const MarkedText* marked = object.as_marked(); marked != nullptr && is_integer) {
+    const std::string* text = &marked->text();
     QUIRE_TRY_STATUS(runtime.charge_text(2 * text->size()));
     if (place < 0) place += static_cast<int64_t>(count_characters(*text));
     const size_t start = place < 0 ? text->size() : offset_of_character(*text, static_cast<size_t>(place));
     if (start < text->size()) {
-      return runtime.make_string(text->substr(start, first_character(std::string_view(*text).substr(start)).bytes));
+      return runtime.make_string(marked->part(start, first_character(std::string_view(*text).substr(start)).bytes));
     }
   }
   if (const std::string* name = index.as_string()) return get_attribute(runtime, object, *name);
-  QUIRE_TRY(const std::string shown, to_repr(runtime, index));
-  return runtime.make_undefined(fmt::format("{} has no element {}", object_name(object), shown));
+  QUIRE_TRY(const MarkedText shown, to_repr(runtime, index));
+  return runtime.make_undefined(fmt::format("{} has no element {}", object_name(object), shown.text()));
 }
 
 Result<Value> get_slice(Runtime& runtime, const Value& object, const Value& start, const Value& stop, const Value& step) {
@@ -322,7 +325,8 @@ Result<Value> get_slice(Runtime& runtime, const Value& object, const Value& star
     for (const size_t place : places) items.push_back(list->items[place]);
     return runtime.make_list(list->kind, std::move(items));
   }
-  if (const std::string* text = object.as_string()) {
+  if (const MarkedText* marked = object.as_marked()) {
+    const std::string* text = &marked->text();
     std::vector<size_t> offsets;
     QUIRE_TRY_STATUS(runtime.charge_new_text(text->size() * sizeof(size_t)));
     for (size_t offset = 0; offset < text->size(); offset += first_character(std::string_view(*text).substr(offset)).bytes) {
@@ -330,8 +334,8 @@ Result<Value> get_slice(Runtime& runtime, const Value& object, const Value& star
     }
     QUIRE_TRY(const std::vector<size_t> places, slice_places(runtime, static_cast<int64_t>(offsets.size()), start, stop, step));
     offsets.push_back(text->size());
-    std::string result;
-    for (const size_t place : places) result.append(*text, offsets[place], offsets[place + 1] - offsets[place]);
+    MarkedText result;
+    for (const size_t place : places) result.append_part(*marked, offsets[place], offsets[place + 1] - offsets[place]);
     return runtime.make_string(std::move(result));
   }
   return runtime.make_undefined(fmt::format("{} has no element slice", object_name(object)));
@@ -349,10 +353,10 @@ Result<std::vector<Value>> iterate(Runtime& runtime, const Value& value) {
     for (const auto& [key, item] : dict->items) items.push_back(key);
     return items;
   }
-  if (const std::string* text = value.as_string()) {
-    for (std::string_view rest = *text; !rest.empty();) {
+  if (const MarkedText* text = value.as_marked()) {
+    for (std::string_view rest = text->text(); !rest.empty();) {
       const size_t bytes = first_character(rest).bytes;
-      QUIRE_TRY(Value character, runtime.make_string(std::string(rest.substr(0, bytes))));
+      QUIRE_TRY(Value character, runtime.make_string(text->part(text->text().size() - rest.size(), bytes)));
       items.push_back(std::move(character));
       rest.remove_prefix(bytes);
     }

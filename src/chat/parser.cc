@@ -47,7 +47,7 @@ class Parser {
                                                        opened.place.line, fmt::join(ends, " or ")));
         }
         case TokenKind::kText:
-          block.push_back(make(token.place, TextOutput{Value(std::make_shared<const String>(nullptr, token.text))}));
+          block.push_back(make(token.place, TextOutput{Value(std::make_shared<const String>(nullptr, MarkedText(token.text)))}));
           break;
         case TokenKind::kOutputBegin: {
           QUIRE_TRY(const Expression* value, in_.parse_tuple());

@@ -45,9 +45,9 @@ Status write_repr(Runtime& runtime, const Value& value, TextBuilder& out) {
   if (const bool* truth = value.as<bool>()) return out.append(*truth ? "True" : "False");
   if (const int64_t* integer = value.as<int64_t>()) return out.append(fmt::format("{}", *integer));
   if (const double* number = value.as<double>()) return out.append(format_float(*number));
-  if (const std::string* text = value.as_string()) {
-    QUIRE_TRY_STATUS(runtime.charge_new_text(4 * text->size()));
-    return out.append(quote(*text));
+  if (const MarkedText* text = value.as_marked()) {
+    QUIRE_TRY_STATUS(runtime.charge_new_text(4 * text->bytes()));
+    return out.append(MarkedText::made_from(*text, quote(text->text())));
   }
   if (const List* list = value.as_list()) {
     if (list->kind == ListKind::kIterator) return out.append("<generator object>");
@@ -106,14 +106,14 @@ class JsonWriter {
     if (const bool* truth = value.as<bool>()) return out_.append(*truth ? "true" : "false");
     if (const int64_t* integer = value.as<int64_t>()) return out_.append(fmt::format("{}", *integer));
     if (const double* number = value.as<double>()) return out_.append(json_number(*number));
-    if (const std::string* text = value.as_string()) return write_string(*text);
+    if (const MarkedText* text = value.as_marked()) return write_string(*text);
     const List* list = value.as_list();
     if (list != nullptr && list->kind != ListKind::kIterator) return write_list(*list, level);
     if (const Dict* dict = value.as_dict()) return write_dict(*dict, level);
     return template_error(fmt::format("Object of type {} is not JSON serializable", type_name(value)));
   }
 
-  std::string& text() { return out_.text(); }
+  MarkedText& text() { return out_.text(); }
 
  private:
   static std::string json_number(double number) {
@@ -122,9 +122,9 @@ class JsonWriter {
     return format_float(number);
   }
 
-  Status write_string(const std::string& text) {
-    QUIRE_TRY_STATUS(runtime_.charge_new_text(2 * text.size()));
-    return out_.append(json_string(text, style_.ascii));
+  Status write_string(const MarkedText& text) {
+    QUIRE_TRY_STATUS(runtime_.charge_new_text(2 * text.bytes()));
+    return out_.append(MarkedText::made_from(text, json_string(text.text(), style_.ascii)));
   }
 
   Status break_line(size_t level) {
@@ -147,7 +147,7 @@ class JsonWriter {
   }
 
   Status write_key(const Value& key) {
-    if (key.as_string() != nullptr) return write_string(*key.as_string());
+    if (key.as_marked() != nullptr) return write_string(*key.as_marked());
     QUIRE_TRY_STATUS(out_.append("\""));
     QUIRE_TRY_STATUS(write(key, 0));
     return out_.append("\"");
@@ -216,22 +216,22 @@ std::string format_float(double value) {
   return fmt::format("{}{}.{}", result, digits.substr(0, whole), digits.substr(whole));
 }
 
-Result<std::string> to_repr(Runtime& runtime, const Value& value) {
+Result<MarkedText> to_repr(Runtime& runtime, const Value& value) {
   TextBuilder out(runtime);
   QUIRE_TRY_STATUS(write_repr(runtime, value, out));
   return std::move(out.text());
 }
 
-Result<std::string> to_text(Runtime& runtime, const Value& value) {
-  if (value.is_undefined()) return std::string();
-  if (const std::string* text = value.as_string()) {
-    QUIRE_TRY_STATUS(runtime.charge_new_text(text->size()));
+Result<MarkedText> to_text(Runtime& runtime, const Value& value) {
+  if (value.is_undefined()) return MarkedText();
+  if (const MarkedText* text = value.as_marked()) {
+    QUIRE_TRY_STATUS(runtime.charge_new_text(text->bytes()));
     return *text;
   }
   return to_repr(runtime, value);
 }
 
-Result<std::string> to_json(Runtime& runtime, const Value& value, const JsonStyle& style) {
+Result<MarkedText> to_json(Runtime& runtime, const Value& value, const JsonStyle& style) {
   JsonWriter writer(runtime, style);
   QUIRE_TRY_STATUS(writer.write(value, 0));
   return std::move(writer.text());

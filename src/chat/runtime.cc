@@ -39,8 +39,8 @@ Status Runtime::charge_new_text(uint64_t bytes) {
   return {};
 }
 
-Result<Value> Runtime::make_string(std::string text) {
-  QUIRE_TRY_STATUS(charge_new_text(text.size()));
+Result<Value> Runtime::make_string(MarkedText text) {
+  QUIRE_TRY_STATUS(charge_new_text(text.bytes()));
   return Value(std::make_shared<const String>(&meter_, std::move(text)));
 }
 
@@ -80,12 +80,23 @@ Status DepthGuard::status() const {
 }
 
 Status TextBuilder::append(std::string_view text) {
-  QUIRE_TRY_STATUS(runtime_.charge_text(text.size()));
-  if (static_cast<int64_t>(text_.size() + text.size()) + runtime_.meter().live_bytes > runtime_.limits().memory_bytes) {
+  QUIRE_TRY_STATUS(charge(text.size()));
+  text_.append(text);
+  return {};
+}
+
+Status TextBuilder::append_part(const MarkedText& text, size_t offset, size_t length) {
+  QUIRE_TRY_STATUS(charge(length));
+  text_.append_part(text, offset, length);
+  return {};
+}
+
+Status TextBuilder::charge(size_t bytes) {
+  QUIRE_TRY_STATUS(runtime_.charge_text(bytes));
+  if (static_cast<int64_t>(text_.bytes() + bytes) + runtime_.meter().live_bytes > runtime_.limits().memory_bytes) {
     return make_error(ErrorCode::kLimit,
                       fmt::format("the template needs too much memory (more than {} bytes)", runtime_.limits().memory_bytes));
   }
-  text_.append(text);
   return {};
 }
 

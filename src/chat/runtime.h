@@ -38,7 +38,8 @@ class Runtime {
   // Before making a text of so many bytes.
   Status charge_new_text(uint64_t bytes);
 
-  Result<Value> make_string(std::string text);
+  Result<Value> make_string(std::string text) { return make_string(MarkedText(std::move(text))); }
+  Result<Value> make_string(MarkedText text);
   Result<Value> make_list(ListKind kind, std::vector<Value> items);
   Result<Value> make_dict(std::vector<Dict::Item> items);
   // A missing thing; using it raises `message`.
@@ -88,11 +89,15 @@ class TextBuilder {
  public:
   explicit TextBuilder(Runtime& runtime) : runtime_(runtime) {}
   Status append(std::string_view text);
-  [[nodiscard]] std::string& text() { return text_; }
+  Status append(const MarkedText& text) { return append_part(text, 0, text.text().size()); }
+  Status append_part(const MarkedText& text, size_t offset, size_t length);
+  [[nodiscard]] MarkedText& text() { return text_; }
 
  private:
+  Status charge(size_t bytes);
+
   Runtime& runtime_;
-  std::string text_;
+  MarkedText text_;
 };
 
 // `namespace(...)`: the one thing that templates can change.
@@ -112,8 +117,8 @@ struct BoundMethod : Object {
 };
 
 // Printed forms (printing.cc). str() and repr() are Python's; JSON is what transformers' tojson filter writes.
-[[nodiscard]] Result<std::string> to_text(Runtime& runtime, const Value& value);
-[[nodiscard]] Result<std::string> to_repr(Runtime& runtime, const Value& value);
+[[nodiscard]] Result<MarkedText> to_text(Runtime& runtime, const Value& value);
+[[nodiscard]] Result<MarkedText> to_repr(Runtime& runtime, const Value& value);
 struct JsonStyle {
   bool ascii = false;
   bool sort_keys = false;
@@ -122,7 +127,7 @@ struct JsonStyle {
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
-[[nodiscard]] Result<std::string> to_json(Runtime& runtime, const Value& value, const JsonStyle& style);
+[[nodiscard]] Result<MarkedText> to_json(Runtime& runtime, const Value& value, const JsonStyle& style);
 [[nodiscard]] std::string format_float(double value);
 [[nodiscard]] std::string format_time(const CivilTime& time, std::string_view format);
 
@@ -143,7 +148,7 @@ struct JsonStyle {
 // The error of using a value that is undefined; ok for any other.
 [[nodiscard]] Status require_defined(const Value& value);
 // Python's "%" on a string (formatting.cc).
-[[nodiscard]] Result<Value> format_percent(Runtime& runtime, const std::string& format, const Value& arguments);
+[[nodiscard]] Result<Value> format_percent(Runtime& runtime, const MarkedText& format, const Value& arguments);
 
 // Methods of strings, lists and dicts (methods.cc), filters (filters.cc), tests (tests.cc).
 [[nodiscard]] bool has_method(const Value& object, std::string_view name);

@@ -13,7 +13,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Result<Value> from_json(Runtime& runtime, const Json& json, int depth) {
+// Whose words the strings of a variable are.
+enum class Origin { kModel, kConversation };
+
+MarkedText marked(std::string text, Origin origin) {
+  return origin == Origin::kModel ? MarkedText(std::move(text)) : MarkedText::of_input(std::move(text));
+}
+
+// A role is a word of the format: "<|" + role + "|>" is a token in some templates. Only known ones are: a role that is the name of
+// another token ("im_end") is what a user wrote.
+bool is_known_role(std::string_view key, const Json& value) {
+  static constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function"};
+  return key == "role" && value.is_string() &&
+         std::find(std::begin(kRoles), std::end(kRoles), value.get_ref<const std::string&>()) != std::end(kRoles);
+}
+
+Result<Value> from_json(Runtime& runtime, const Json& json, Origin origin, int depth) {
   if (depth > kMaxValueDepth) {
     return make_error(ErrorCode::kLimit, fmt::format("the conversation is nested deeper than {} levels", kMaxValueDepth));
   }
@@ -26,11 +41,11 @@ Result<Value> from_json(Runtime& runtime, const Json& json, int depth) {
       return Value(static_cast<double>(number));
     }
     case Json::value_t::number_float: return Value(json.get<double>());
-    case Json::value_t::string: return runtime.make_string(json.get_ref<const std::string&>());
+    case Json::value_t::string: return runtime.make_string(marked(json.get_ref<const std::string&>(), origin));
     case Json::value_t::array: {
       std::vector<Value> items;
       for (const Json& element : json) {
-        QUIRE_TRY(Value item, from_json(runtime, element, depth + 1));
+        QUIRE_TRY(Value item, from_json(runtime, element, origin, depth + 1));
         items.push_back(std::move(item));
       }
       return runtime.make_list(ListKind::kList, std::move(items));
@@ -38,8 +53,8 @@ Result<Value> from_json(Runtime& runtime, const Json& json, int depth) {
     case Json::value_t::object: {
       std::vector<Dict::Item> items;
       for (const auto& [name, element] : json.items()) {
-        QUIRE_TRY(Value key, runtime.make_string(name));
-        QUIRE_TRY(Value item, from_json(runtime, element, depth + 1));
+        QUIRE_TRY(Value key, runtime.make_string(marked(name, origin)));
+        QUIRE_TRY(Value item, from_json(runtime, element, is_known_role(name, element) ? Origin::kModel : origin, depth + 1));
         items.emplace_back(std::move(key), std::move(item));
       }
       return runtime.make_dict(std::move(items));
@@ -56,11 +71,16 @@ Result<Template> Template::compile(std::string_view source) {
 }
 
 Result<std::string> Template::render(const Json& variables, const RenderOptions& options) const {
+  QUIRE_TRY(const MarkedText result, render_marked(variables, options));
+  return result.text();
+}
+
+Result<MarkedText> Template::render_marked(const Json& variables, const RenderOptions& options) const {
   if (!variables.is_object()) return make_error(ErrorCode::kInvalidArgument, "the variables of a chat template must be an object");
   Runtime runtime(options.limits, options.now);
   std::vector<std::pair<std::string, Value>> values;
   for (const auto& [name, json] : variables.items()) {
-    QUIRE_TRY(Value value, from_json(runtime, json, 0));
+    QUIRE_TRY(Value value, from_json(runtime, json, name.ends_with("_token") ? Origin::kModel : Origin::kConversation, 0));
     values.emplace_back(name, std::move(value));
   }
   return Evaluator(runtime).run(*program_, std::move(values));

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "chat/limits.h"
+#include "chat/marked_text.h"
 
 namespace quire::chat {
 
@@ -48,6 +49,10 @@ class Template {
   // Errors: kInvalidArgument when the template itself refused the conversation by raise_exception: the message is the template's,
   // unchanged. kUnsupported when the template failed (with the line, in Python's words); kLimit when a bound was reached.
   [[nodiscard]] Result<std::string> render(const nlohmann::ordered_json& variables, const RenderOptions& options = {}) const;
+
+  // The same, with the bytes marked that came from the conversation: all strings in `variables` but the model's own words, which
+  // are the top-level ones named *_token, and the known roles ("user", ...) under the key "role", of which templates make tokens.
+  [[nodiscard]] Result<MarkedText> render_marked(const nlohmann::ordered_json& variables, const RenderOptions& options = {}) const;
 
   // Whether the template's text names a variable, for example "tools": what it cannot use need not be given to it.
   [[nodiscard]] bool mentions(std::string_view name) const;

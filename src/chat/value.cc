@@ -123,6 +123,11 @@ const Value* Dict::find(std::string_view key) const {
 
 const std::string* Value::as_string() const {
   const auto* pointer = as<std::shared_ptr<const String>>();
+  return pointer == nullptr ? nullptr : &(*pointer)->text.text();
+}
+
+const MarkedText* Value::as_marked() const {
+  const auto* pointer = as<std::shared_ptr<const String>>();
   return pointer == nullptr ? nullptr : &(*pointer)->text;
 }
 

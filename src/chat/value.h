@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "chat/marked_text.h"
 
 namespace quire::chat {
 
@@ -44,8 +45,8 @@ class Metered {
 };
 
 struct String : Metered {
-  String(Meter* meter, std::string t) : Metered(meter, sizeof(String) + t.size()), text(std::move(t)) {}
-  const std::string text;
+  String(Meter* meter, MarkedText t) : Metered(meter, sizeof(String) + t.bytes()), text(std::move(t)) {}
+  const MarkedText text;
 };
 
 enum class ListKind {
@@ -111,6 +112,7 @@ class Value {
     return std::get_if<T>(&state_);
   }
   [[nodiscard]] const std::string* as_string() const;
+  [[nodiscard]] const MarkedText* as_marked() const;  // the same with where its bytes came from
   [[nodiscard]] const List* as_list() const;
   [[nodiscard]] const Dict* as_dict() const;
   [[nodiscard]] Object* as_object() const;

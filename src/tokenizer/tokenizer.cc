@@ -27,6 +27,53 @@ std::optional<TokenId> as_token(const std::optional<int64_t>& id) {
   return id ? std::optional<TokenId>(static_cast<TokenId>(*id)) : std::nullopt;
 }
 
+// The special tokens of a text, from its beginning to its end: user-defined ones anywhere, others only between the plain ranges.
+class SpecialTokens {
+ public:
+  using Match = LiteralMatcher::Match;
+
+  SpecialTokens(const LiteralMatcher& special, const LiteralMatcher& user_defined, std::string_view text,
+                std::span<const TextRange> plain)
+      : special_(special), user_defined_(user_defined), text_(text), plain_(plain), plain_left_(plain) {}
+
+  // The first one at or after `from`, which never decreases; of several that begin there the longest.
+  std::optional<Match> find(size_t from) {
+    if (plain_.empty()) return special_.find(text_, from);
+    // Each search runs on from what it found before, so that both together stay linear.
+    if (!searched_ || (between_ && between_->begin < from)) between_ = find_between(from);
+    if (!searched_ || (anywhere_ && anywhere_->begin < from)) anywhere_ = user_defined_.find(text_, from);
+    searched_ = true;
+    if (!between_ || !anywhere_) return between_ ? between_ : anywhere_;
+    if (between_->begin != anywhere_->begin) return between_->begin < anywhere_->begin ? between_ : anywhere_;
+    return between_->length > anywhere_->length ? between_ : anywhere_;
+  }
+
+ private:
+  std::optional<Match> find_between(size_t from) {
+    while (from < text_.size()) {
+      while (!plain_left_.empty() && plain_left_.front().end <= from) plain_left_ = plain_left_.subspan(1);
+      const bool inside = !plain_left_.empty() && plain_left_.front().begin <= from;
+      if (inside) {
+        from = plain_left_.front().end;
+        continue;
+      }
+      const size_t end = plain_left_.empty() ? text_.size() : plain_left_.front().begin;
+      if (const auto match = special_.find(text_.substr(0, end), from)) return match;
+      from = end;
+    }
+    return std::nullopt;
+  }
+
+  const LiteralMatcher& special_;
+  const LiteralMatcher& user_defined_;
+  std::string_view text_;
+  std::span<const TextRange> plain_;
+  std::span<const TextRange> plain_left_;
+  bool searched_ = false;
+  std::optional<Match> between_;
+  std::optional<Match> anywhere_;
+};
+
 }  // namespace
 
 struct Tokenizer::Parts {
@@ -147,9 +194,9 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
   }
   std::vector<TokenId> ids;
   if (options.add_special && parts_->add_bos) ids.push_back(*parts_->bos);
-  const LiteralMatcher& literals = options.parse_special ? parts_->special : parts_->user_defined;
+  SpecialTokens special(options.parse_special ? parts_->special : parts_->user_defined, parts_->user_defined, text, options.plain);
   size_t done = 0;
-  while (const auto match = literals.find(text, done)) {
+  while (const auto match = special.find(done)) {
     QUIRE_TRY_STATUS(parts_->encode_plain(text.substr(done, match->begin - done), ids));
     ids.push_back(match->id);
     done = match->begin + match->length;

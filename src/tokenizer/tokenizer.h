@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/text_range.h"
 #include "base/units.h"
 #include "tokenizer/vocabulary.h"
 
@@ -29,6 +30,9 @@ struct EncodeOptions {
   // Control tokens written in the text ("<|im_end|>") become these tokens. Off, they are plain text: what a user writes can never
   // end his turn. User-defined tokens are always cut out first; of several that begin at one place the longest wins.
   bool parse_special = false;
+  // Where parse_special does not hold: parts that a user wrote (chat::MarkedText::input()), ascending, not empty, without overlaps.
+  // No control token begins, ends or lies in them, and none reaches over one.
+  std::span<const TextRange> plain = {};
   // Adds bos and eos where the model's metadata says so, as for a whole text of its own.
   bool add_special = false;
 };

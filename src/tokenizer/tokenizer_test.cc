@@ -97,6 +97,63 @@ TEST(Special, ControlTokensAreParsedOnlyWhenAsked) {
   EXPECT_EQ(*t.encode("<|im_", {.parse_special = true}), ids_of(v, {"<|", "im", "_"}));
 }
 
+TEST(Special, PlainPartsNeverBecomeControlTokens) {
+  const Vocabulary v = tiny_byte_level_vocabulary();
+  const Tokenizer t = make(v);
+  const std::string text = "<|begin|>hello<|im_end|>[TOOL]s<|end|>";
+  const auto control = [&](const std::vector<TextRange>& plain) {
+    const Ids ids = *t.encode(text, {.parse_special = true, .plain = plain});
+    EXPECT_EQ(*t.decode(ids, {.include_special = true}), text);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), id_of(v, "[TOOL]s")), 1) << "user-defined ones are cut out anywhere";
+    Ids found;
+    std::copy_if(ids.begin(), ids.end(), std::back_inserter(found), [&](TokenId id) { return t.is_control(id); });
+    return found;
+  };
+  EXPECT_EQ(control({}), ids_of(v, {"<|begin|>", "<|im_end|>", "<|end|>"}));
+  EXPECT_EQ(control({{9, 31}}), ids_of(v, {"<|begin|>", "<|end|>"})) << "all that lies between";
+  EXPECT_EQ(control({{8, 9}}), ids_of(v, {"<|im_end|>", "<|end|>"})) << "the last byte";
+  EXPECT_EQ(control({{14, 15}}), ids_of(v, {"<|begin|>", "<|end|>"})) << "the first byte";
+  EXPECT_EQ(control({{16, 18}, {33, 34}}), ids_of(v, {"<|begin|>"})) << "the middle";
+  EXPECT_EQ(control({{0, text.size()}}), Ids{});
+}
+
+TEST(Special, OfTokensThatBeginAlikeTheOneBesideAPlainPartStays) {
+  Vocabulary v = tiny_byte_level_vocabulary();
+  add_token(v, "<|end|>>", TokenType::kControl);
+  const Tokenizer t = make(v);
+  EXPECT_EQ(*t.encode("<|end|>>", {.parse_special = true}), ids_of(v, {"<|end|>>"}));
+  const TextRange written{7, 8};
+  EXPECT_EQ(*t.encode("<|end|>>", {.parse_special = true, .plain = std::span(&written, 1)}), ids_of(v, {"<|end|>", ">"}));
+}
+
+RC_GTEST_PROP(Special, ControlTokensLieBetweenPlainParts, ()) {
+  static const Vocabulary vocabulary = tiny_byte_level_vocabulary();
+  static const Tokenizer t = make(vocabulary);
+  const auto parts = *rc::gen::container<std::vector<std::pair<bool, std::string>>>(rc::gen::pair(
+      rc::gen::arbitrary<bool>(), rc::gen::element<std::string>("<|end|>", "<|end", "|>", "<", "hello", "[TOOL]", "s")));
+  std::string text;
+  std::vector<TextRange> plain;
+  size_t expected = 0;
+  std::string between;  // the part of the template under way
+  const auto count = [&] {
+    for (size_t at = between.find("<|end|>"); at != std::string::npos; at = between.find("<|end|>", at + 7)) ++expected;
+    between.clear();
+  };
+  for (const auto& [written, part] : parts) {
+    if (written) {
+      count();
+      plain.push_back({text.size(), text.size() + part.size()});
+    } else {
+      between += part;
+    }
+    text += part;
+  }
+  count();
+  const Ids ids = *t.encode(text, {.parse_special = true, .plain = plain});
+  RC_ASSERT(static_cast<size_t>(std::count_if(ids.begin(), ids.end(), [&](TokenId id) { return t.is_control(id); })) == expected);
+  RC_ASSERT(*t.decode(ids, {.include_special = true}) == text);
+}
+
 TEST(Special, UserDefinedTokensAreAlwaysCutOutTheLongestFirst) {
   const Vocabulary v = tiny_byte_level_vocabulary();
   const Tokenizer t = make(v);
