@@ -1,7 +1,7 @@
 // In which order cache goes: cheapest loss first, in recency on a logical clock.
 //
-// GreedyDual (Young, "The k-server dual and loose competitiveness for paging", 1994; Cao and Irani, 1997): what is used gets the rank
-// floor + loss, what goes is the smallest rank, and the floor rises to the rank of what went. With equal losses that is LRU; a
+// GreedyDual (Young, "The k-server dual and loose competitiveness for paging", 1994; Cao and Irani, 1997): what is used gets the
+// rank floor + loss, what goes is the smallest rank, and the floor rises to the rank of what went. With equal losses that is LRU; a
 // larger loss counts like a more recent use.
 #pragma once
 

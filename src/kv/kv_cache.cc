@@ -109,6 +109,7 @@ Usage KvCache::usage() const {
   usage.page_tables = budget_.backed(Purpose::kPageTables);
   usage.evictable = usage.cached + pool_.sheddable() + ledger_.cached_page_tables();
   usage.evicted = evicted_;
+  usage.evicted_tokens = evicted_tokens_;
   usage.allocated = allocated_;
   return usage;
 }
@@ -131,7 +132,8 @@ int64_t KvCache::runs_version(SequenceId id) const { return sequence(id).runs_ve
 
 // --- Sequences
 
-Result<std::optional<SequenceId>> KvCache::open(std::string_view key_space, std::span<const TokenId> tokens, TokenCount max_tokens) {
+Result<std::optional<SequenceId>> KvCache::open(std::string_view key_space, std::span<const TokenId> tokens,
+                                                TokenCount max_tokens) {
   QUIRE_CHECK(!plan_outstanding_ && !tokens.empty() && static_cast<int64_t>(tokens.size()) <= max_tokens.value);
   // Without sharing everybody has a tree of his own.
   Node* root = tree_.root(share_ ? std::string(key_space) : fmt::format("sequence {}", next_sequence_));

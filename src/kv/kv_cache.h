@@ -1,4 +1,5 @@
-// The KV memory of all sequences: a prefix tree over tokens whose nodes view tiles of virtually contiguous segments, inside a budget.
+// The KV memory of all sequences: a prefix tree over tokens whose nodes view tiles of virtually contiguous segments, inside a
+// budget.
 //
 // For whom: an engine that computes steps for many sequences. The cache knows tokens and bytes, never tensors.
 //
@@ -15,7 +16,8 @@
 //   at the end of a closed sequence, where prompts part, and where want_checkpoint() asks.
 // * What no running sequence reads is cache: evicted from the ends of branches, cheapest loss first, when plan() needs room.
 //
-// Only the owner thread calls any of this, between steps. BackingPlan::back() alone may run on another thread, while a step computes.
+// Only the owner thread calls any of this, between steps. BackingPlan::back() alone may run on another thread, while a step
+// computes.
 #pragma once
 
 #include <cstdint>
@@ -75,16 +77,17 @@ struct Run {
 // What the cache holds now.
 struct Usage {
   Bytes limit;
-  Bytes backed;    // all purposes
-  Bytes live;      // read by one running sequence
-  Bytes shared;    // by several
-  Bytes cached;    // by none
-  Bytes warm;      // backed, holds nothing
+  Bytes backed;  // all purposes
+  Bytes live;    // read by one running sequence
+  Bytes shared;  // by several
+  Bytes cached;  // by none
+  Bytes warm;    // backed, holds nothing
   Bytes page_tables;
   Bytes evictable;  // what could be given back now if all cache had to go: cached and warm
   // Since the beginning.
-  Bytes evicted;    // given back although it held tokens somebody might have come back for
-  Bytes allocated;  // backed by the port
+  Bytes evicted;              // given back although it held tokens somebody might have come back for
+  TokenCount evicted_tokens;  // of nodes that went
+  Bytes allocated;            // backed by the port
 };
 
 // What a step needs of the operating system. Made by KvCache::plan, taken over by KvCache::commit.
@@ -138,8 +141,8 @@ class KvCache {
 
   [[nodiscard]] Match match(std::string_view key_space, std::span<const TokenId> tokens) const;
 
-  // Bytes, page tables included, that a sequence needs at most to grow from `from` to `to` tokens in steps of at most `step` tokens.
-  // From 0: everything that it needs alone.
+  // Bytes, page tables included, that a sequence needs at most to grow from `from` to `to` tokens in steps of at most `step`
+  // tokens. From 0: everything that it needs alone.
   [[nodiscard]] Bytes growth_bytes(TokenCount from, TokenCount to, TokenCount step) const;
 
   [[nodiscard]] Usage usage() const;
@@ -205,7 +208,8 @@ class KvCache {
 
   // --- Proof
 
-  // Empty when K1 to K9 hold, otherwise the first that does not, with values. Walks everything and asks the port about every granule.
+  // Empty when K1 to K9 hold, otherwise the first that does not, with values. Walks everything and asks the port about every
+  // granule.
   [[nodiscard]] std::string verify() const;
   // The state in lines that can be compared.
   [[nodiscard]] std::string dump() const;
@@ -215,12 +219,12 @@ class KvCache {
     Node* tail = nullptr;
     TokenCount length;
     TokenCount max_tokens;
-    int64_t committed_tiles = 0;        // of its path: backed
-    SegmentSet* set = nullptr;          // where its next tile goes, if it has room
-    int64_t set_first_tile = 0;         // the sequence's tile that is tile 0 of the set
-    std::vector<int64_t> window_first;  // by group: tiles from here on count it as a reader (windowed groups)
-    std::vector<int64_t> wanted;        // positions of checkpoints to come, ascending
-    std::vector<std::vector<Run>> runs; // by group
+    int64_t committed_tiles = 0;         // of its path: backed
+    SegmentSet* set = nullptr;           // where its next tile goes, if it has room
+    int64_t set_first_tile = 0;          // the sequence's tile that is tile 0 of the set
+    std::vector<int64_t> window_first;   // by group: tiles from here on count it as a reader (windowed groups)
+    std::vector<int64_t> wanted;         // positions of checkpoints to come, ascending
+    std::vector<std::vector<Run>> runs;  // by group
     int64_t runs_version = 0;
     bool runs_stale = false;
   };
@@ -286,6 +290,8 @@ class KvCache {
   int64_t next_sequence_ = 0;
   bool plan_outstanding_ = false;
   Bytes evicted_;
+  int64_t removed_tokens_ = 0;  // by whatever way
+  TokenCount evicted_tokens_;
   Bytes allocated_;
 };
 

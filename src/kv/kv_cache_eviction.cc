@@ -91,8 +91,11 @@ void KvCache::settle(Node* node) {
     int64_t end = node->end();
     if (has_windows_) end = node->checkpoints.empty() ? node->begin() : node->checkpoints.back().position;
     if (end > node->begin()) {
-      if (end < node->end()) cut(node, end);
-      else update_victim(node);
+      if (end < node->end()) {
+        cut(node, end);
+      } else {
+        update_victim(node);
+      }
       return;
     }
     Node* parent = node->parent;
@@ -114,6 +117,7 @@ void KvCache::cut(Node* node, int64_t end) {
   node->evictable = false;
   tree_.detach(node);
   ledger_.free_from(node, tiles_for(TokenCount(end)).value - node->first_tile);
+  removed_tokens_ += node->end() - end;
   node->tokens.resize(static_cast<size_t>(end - node->begin()));
   lower_end(node);
   if (covered(node)) {
@@ -134,6 +138,7 @@ void KvCache::lower_end(Node* node) {
 
 void KvCache::remove_detached(Node* node) {
   if (node->evictable) order_.remove(node->last_use, node->end());
+  removed_tokens_ += static_cast<int64_t>(node->tokens.size());
   while (!node->checkpoints.empty()) drop_checkpoint(node, node->checkpoints.size() - 1);
   ledger_.free_from(node, 0);
   tree_.remove(node);
@@ -144,6 +149,7 @@ bool KvCache::evict(Bytes bytes) {
   if (victim.node == nullptr) return false;
   Node* node = victim.node;
   const Bytes before = budget_.backed(Purpose::kCached);
+  const int64_t removed_before = removed_tokens_;
   if (has_windows_) {
     const auto at = std::find_if(node->checkpoints.begin(), node->checkpoints.end(),
                                  [&](const Checkpoint& checkpoint) { return checkpoint.position == victim.position; });
@@ -164,6 +170,7 @@ bool KvCache::evict(Bytes bytes) {
     }
   }
   evicted_ += before - budget_.backed(Purpose::kCached);
+  evicted_tokens_ += TokenCount(removed_tokens_ - removed_before);
   return true;
 }
 

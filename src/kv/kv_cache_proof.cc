@@ -29,7 +29,8 @@ std::string verify_children(const Node& node) {
     previous = child;
   }
   for (const Node* child : node.young) {
-    if (child->parent != &node || !child->tail || child->tokens.size() >= kTileTokens) return broken("K6", "not a young tail", *child);
+    if (child->parent != &node || !child->tail || child->tokens.size() >= kTileTokens)
+      return broken("K6", "not a young tail", *child);
   }
   return {};
 }
@@ -73,7 +74,8 @@ std::string KvCache::verify_tree() const {
     int64_t before = node.begin();
     for (const Checkpoint& checkpoint : node.checkpoints) {
       ++victims;
-      if (checkpoint.position <= before || checkpoint.position > node.end()) problem = broken("K6", "a checkpoint out of place", node);
+      if (checkpoint.position <= before || checkpoint.position > node.end())
+        problem = broken("K6", "a checkpoint out of place", node);
       before = checkpoint.position;
       if (!order_.contains(checkpoint.last_use, {const_cast<Node*>(&node), checkpoint.position})) {
         problem = broken("K6", "the eviction order does not know a checkpoint", node);
@@ -91,7 +93,8 @@ std::string KvCache::verify_sequences() const {
   for (const auto& [id, open] : sequences_) {
     const Node* tail = open->tail;
     if (!tail->tail) return fmt::format("K2: sequence {} has no tail", id);
-    if (tail->end() != open->length.value) return fmt::format("K2: sequence {} has {} tokens, its path {}", id, open->length.value, tail->end());
+    if (tail->end() != open->length.value)
+      return fmt::format("K2: sequence {} has {} tokens, its path {}", id, open->length.value, tail->end());
     for (const Node* node = tail; node->parent != nullptr; node = node->parent) ++readers[node];
   }
   std::string problem;
@@ -108,7 +111,7 @@ std::string KvCache::verify_sequences() const {
 // K1, K2: who counts on each tile, and what it is charged for.
 std::string KvCache::verify_counts() const {
   std::map<const Place*, Counts> counts;
-  const auto count_path = [&](Node* node, size_t group, int64_t first, int64_t end, int Counts::* what) {
+  const auto count_path = [&](Node* node, size_t group, int64_t first, int64_t end, int Counts::*what) {
     for (int64_t tile = first; tile < end; ++tile) ++(counts[&place_of(node, tile, group)].*what);
   };
   for (const auto& [id, open] : sequences_) {
@@ -135,8 +138,10 @@ std::string KvCache::verify_counts() const {
       for (const Place& place : node.places[group]) {
         const Counts counted = counts[&place];
         if (place.readers != counted.readers || place.checkpoints != counted.checkpoints) {
-          problem = broken("K2", fmt::format("a place with {} readers and {} checkpoints, counted {} and {}", place.readers,
-                                             place.checkpoints, counted.readers, counted.checkpoints), node);
+          problem = broken("K2",
+                           fmt::format("a place with {} readers and {} checkpoints, counted {} and {}", place.readers,
+                                       place.checkpoints, counted.readers, counted.checkpoints),
+                           node);
           return;
         }
         if (place.set == nullptr) continue;
@@ -160,7 +165,8 @@ std::string KvCache::verify_counts() const {
   Bytes cached_tables;
   for (const auto& [set, count] : places_of_set) {
     if (set->places != count.first || set->places_read != count.second) {
-      return fmt::format("K2: a set with {} places, {} read; counted {}, {}", set->places, set->places_read, count.first, count.second);
+      return fmt::format("K2: a set with {} places, {} read; counted {}, {}", set->places, set->places_read, count.first,
+                         count.second);
     }
     if (count.second == 0) cached_tables += page_tables_of(*set);
     for (size_t group = 0; group < groups_.size(); ++group) {
@@ -177,7 +183,8 @@ std::string KvCache::verify_counts() const {
     return fmt::format("K2: {} sets in use, {} named", pool_.sets() - pool_.warm_sets(), places_of_set.size());
   }
   if (cached_tables != ledger_.cached_page_tables()) {
-    return fmt::format("K1: {} bytes of page tables are cached, counted {}", ledger_.cached_page_tables().value, cached_tables.value);
+    return fmt::format("K1: {} bytes of page tables are cached, counted {}", ledger_.cached_page_tables().value,
+                       cached_tables.value);
   }
   return {};
 }
@@ -200,15 +207,17 @@ std::string KvCache::dump() const {
       text += fmt::format("root {}\n", node.key_space);
       return;
     }
-    text += fmt::format("  node tiles from {} tokens {} readers {}{}{} first {}", node.first_tile, node.tokens.size(), node.readers,
-                        node.tail ? " tail" : "", node.evictable ? " evictable" : "", node.tokens.empty() ? -1 : node.tokens.front());
+    text +=
+        fmt::format("  node tiles from {} tokens {} readers {}{}{} first {}", node.first_tile, node.tokens.size(), node.readers,
+                    node.tail ? " tail" : "", node.evictable ? " evictable" : "", node.tokens.empty() ? -1 : node.tokens.front());
     for (const Checkpoint& checkpoint : node.checkpoints) text += fmt::format(" checkpoint {}", checkpoint.position);
     text += "\n";
   });
   std::map<int64_t, const Sequence*> ordered;
   for (const auto& [id, open] : sequences_) ordered.emplace(id, open.get());
   for (const auto& [id, open] : ordered) {
-    text += fmt::format("  sequence {} tokens {} of {} tiles {}\n", id, open->length.value, open->max_tokens.value, open->committed_tiles);
+    text += fmt::format("  sequence {} tokens {} of {} tiles {}\n", id, open->length.value, open->max_tokens.value,
+                        open->committed_tiles);
   }
   return text;
 }

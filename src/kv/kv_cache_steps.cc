@@ -123,9 +123,11 @@ void KvCache::commit_part(const BackingPlan::Part& part, Promise& promise) {
   std::vector<Place>& places = growing.tail->places[part.group];
   for (int64_t tile = part.run.first; tile < part.run.end; ++tile) places.push_back(ledger_.new_place(part.set, tile, part.group));
   growing.committed_tiles = growing.tail->first_tile + static_cast<int64_t>(places.size());
-  // The last run of a set reaches to its end, so that only a new set changes the runs; the last group's part completes it.
-  const bool first_places = static_cast<int64_t>(places.size()) == part.run.count();
-  growing.runs_stale |= new_set || first_places;
+  // The last run reaches to the end of its set, so that few tiles change the runs; the last group's part completes them.
+  const std::vector<Run>& runs = growing.runs[part.group];
+  const bool covered =
+      !runs.empty() && runs.back().first_tile.value + runs.back().tiles.value >= part.set_first_tile + part.run.end;
+  growing.runs_stale |= new_set || !covered;
   if (growing.runs_stale && part.group + 1 == groups_.size()) rebuild_runs(growing);
 }
 
@@ -152,7 +154,8 @@ void KvCache::rebuild_runs(Sequence& sequence) {
     Place previous;
     for (size_t i = path.size(); i-- > 0;) {
       const std::vector<Place>& places = path[i]->places[group];
-      for (int64_t index = std::max<int64_t>(0, first - path[i]->first_tile); index < static_cast<int64_t>(places.size()); ++index) {
+      for (int64_t index = std::max<int64_t>(0, first - path[i]->first_tile); index < static_cast<int64_t>(places.size());
+           ++index) {
         const Place& place = places[static_cast<size_t>(index)];
         if (place.set == nullptr) continue;
         if (previous.set == place.set && previous.tile + 1 == place.tile) {

@@ -145,7 +145,8 @@ Node* PrefixTree::split(Node* node, int64_t tiles) {
   front->readers = node->readers;
   front->last_use = node->last_use;
   move_front(node->tokens, static_cast<size_t>(tokens), front->tokens);
-  for (size_t group = 0; group < groups_; ++group) move_front(node->places[group], static_cast<size_t>(tiles), front->places[group]);
+  for (size_t group = 0; group < groups_; ++group)
+    move_front(node->places[group], static_cast<size_t>(tiles), front->places[group]);
   const auto behind = std::find_if(node->checkpoints.begin(), node->checkpoints.end(),
                                    [&](const Checkpoint& checkpoint) { return checkpoint.position > front->end(); });
   move_front(node->checkpoints, static_cast<size_t>(behind - node->checkpoints.begin()), front->checkpoints);

@@ -52,16 +52,16 @@ struct Node {
     bool operator()(std::span<const TokenId> a, const Node* b) const;
   };
 
-  Node* parent = nullptr;             // null: a root
-  std::string_view key_space = {};    // of a root
+  Node* parent = nullptr;           // null: a root
+  std::string_view key_space = {};  // of a root
   int64_t first_tile = 0;
   std::vector<TokenId> tokens;
   std::vector<std::vector<Place>> places;  // [group][tile - first_tile]; a tail's may reach beyond its tokens
   std::set<Node*, FirstTileOrder> children;
-  std::vector<Node*> young;  // tails below it with less than a whole tile
-  bool tail = false;         // a running sequence extends it
-  int readers = 0;           // running sequences whose path leads through it
-  int pins = 0;              // copies in flight
+  std::vector<Node*> young;             // tails below it with less than a whole tile
+  bool tail = false;                    // a running sequence extends it
+  int readers = 0;                      // running sequences whose path leads through it
+  int pins = 0;                         // copies in flight
   std::vector<Checkpoint> checkpoints;  // ascending; only where there are windowed groups
   LastUse last_use = {};
   bool evictable = false;  // its end is in the eviction order
