@@ -1,8 +1,11 @@
 // Attention against the machine's roofs: the read bandwidth for decoding over private contexts, the multiply-add peak for many
-// queries over one span (a shared beginning, prefill). Meant to reach 70 % of the first and 75 % of the second.
+// queries over one span (a shared beginning, prefill). Meant to reach 70 % of the first and 75 % of the second. Then what sharing
+// is worth: a decode step of sequences with one beginning in common (cascade) beside the same step over copies of it; and what a
+// step's plan costs.
 //
 //   attention_bench                                       all cases, 1 and 2 threads
 //   attention_bench --case decode --model smollm2 --threads 2 --isa avx2
+//   attention_bench --case cascade,plan --model smollm2 --threads 2
 //   attention_bench --smoke                               seconds, small contexts: that it still runs
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,6 +18,7 @@
 
 #include "bench/roofs.h"
 #include "kernels/attention.h"
+#include "kernels/attention_plan.h"
 #include "kernels/kernels.h"
 #include "port/clock.h"
 #include "port/memory.h"
@@ -24,7 +28,7 @@ namespace quire::kernels {
 namespace {
 
 struct Options {
-  std::vector<std::string> cases = {"decode", "shared", "prefill"};
+  std::vector<std::string> cases = {"decode", "shared", "prefill", "cascade", "plan"};
   std::vector<std::string> models = {"smollm2", "llama-8b", "gemma3-270m"};
   std::vector<int> contexts = {512, 2048, 8192};
   std::vector<int> threads = {1, 2};
@@ -135,35 +139,151 @@ void print_line(const std::string& name, int threads, const Rates& rates, double
   std::fflush(stdout);
 }
 
+// Sequences of a step: their pieces, queries and answers.
+struct Step {
+  AttentionShape shape;
+  std::vector<float> q;
+  std::vector<float> out;
+  std::vector<std::vector<KvPiece>> pieces;
+  std::vector<std::span<const KvPiece>> layers;
+  std::vector<AttentionInput> inputs;
+  AttentionPlan plan;
+  port::AnonymousMemory scratch;
+
+  // The last `rows` positions of sequences of `tokens` tokens.
+  Step(const AttentionShape& a_shape, int users, int tokens, int rows, int threads)
+      : shape(a_shape), pieces(static_cast<size_t>(users)), layers(pieces.size()), inputs(pieces.size()) {
+    const auto row = static_cast<int64_t>(shape.heads) * shape.head_dim;
+    q = random_floats(static_cast<size_t>(users * rows * row), 5);
+    out.resize(q.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      AttentionInput& input = inputs[i];
+      input.layers = std::span(&layers[i], 1);
+      input.first_position = tokens - rows;
+      input.count = rows;
+      input.q = q.data() + static_cast<int64_t>(i) * rows * row;
+      input.out = out.data() + static_cast<int64_t>(i) * rows * row;
+      input.q_stride = input.out_stride = row;
+    }
+    scratch = allocate(attention_scratch_floats(shape, users * rows, threads) * sizeof(float));
+  }
+
+  // After a change of pieces.
+  void make_plan(int threads) {
+    for (size_t i = 0; i < pieces.size(); ++i) layers[i] = pieces[i];
+    plan.make(shape, inputs, 0, threads);
+  }
+  void run(const KernelSet& set, port::ThreadTeam& team) {
+    team.run([&](port::TeamMember& me) { attend(set, plan, inputs, 0, reinterpret_cast<float*>(scratch.bytes().data()), me); });
+  }
+};
+
 // `rows` positions at the end of each of `users` contexts, other contexts in each run.
 void run_attend_case(const Options& options, const KernelSet& set, const std::string& label, Contexts& contexts, int users,
                      int rows, int threads, bool memory_bound) {
   const AttentionShape& shape = contexts.shape;
   port::ThreadTeam team(threads);
-  const auto row = static_cast<int64_t>(shape.heads) * shape.head_dim;
-  const std::vector<float> q = random_floats(static_cast<size_t>(users * rows * row), 5);
-  std::vector<float> out(q.size());
-  std::vector<KvPiece> pieces(static_cast<size_t>(users));
-  std::vector<AttentionInput> inputs(static_cast<size_t>(users));
-  for (int i = 0; i < users; ++i) {
-    AttentionInput& input = inputs[static_cast<size_t>(i)];
-    input.pieces = std::span(&pieces[static_cast<size_t>(i)], 1);
-    input.first_position = contexts.tokens - rows;
-    input.count = rows;
-    input.q = q.data() + i * rows * row;
-    input.out = out.data() + i * rows * row;
-    input.q_stride = input.out_stride = row;
-  }
-  const size_t scratch_floats = attention_scratch_floats(shape, inputs, team.size());
-  port::AnonymousMemory scratch = allocate(scratch_floats * sizeof(float));
+  Step step(shape, users, contexts.tokens, rows, team.size());
   int next = 0;
   const Rates rates = measure(set, team, contexts, options.seconds, [&] {
-    for (KvPiece& piece : pieces) piece = contexts.piece(next++ % contexts.sequences);
-    team.run([&](port::TeamMember& me) { attend(set, shape, inputs, reinterpret_cast<float*>(scratch.bytes().data()), me); });
+    for (auto& pieces : step.pieces) pieces = {contexts.piece(next++ % contexts.sequences)};
+    step.make_plan(team.size());
+    step.run(set, team);
   });
   const double bytes = static_cast<double>(users) * static_cast<double>(contexts.tiles() * contexts.record);
   const double seen = static_cast<double>(rows) * (contexts.tokens - rows) + static_cast<double>(rows) * (rows + 1) / 2;
   print_line(label, team.size(), rates, memory_bound ? bytes : 0, users * seen * shape.heads * shape.head_dim * 2);
+}
+
+// Seconds of one run, in turns: the median of each and that of their ratios.
+struct Compared {
+  double first = 0;
+  double second = 0;
+  double ratio = 0;  // second / first
+};
+
+template <typename First, typename Second>
+Compared compare(double seconds, First first, Second second) {
+  std::vector<double> a;
+  std::vector<double> b;
+  std::vector<double> ratios;
+  const double end = port::monotonic_seconds() + seconds;
+  do {
+    const double begin = port::monotonic_seconds();
+    first();
+    const double middle = port::monotonic_seconds();
+    second();
+    b.push_back(port::monotonic_seconds() - middle);
+    a.push_back(middle - begin);
+    ratios.push_back(b.back() / a.back());
+  } while (port::monotonic_seconds() < end);
+  const auto median = [](std::vector<double>& values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+  };
+  return {median(a), median(b), median(ratios)};
+}
+
+// A decode step of `users` that share their first `shared` tokens and have `own` others each, over shared records and over copies.
+void run_cascade_case(const Options& options, const KernelSet& set, const std::string& model, int users, int shared, int own,
+                      int threads) {
+  const AttentionShape shape = shape_of(model, options.format);
+  const int shared_tiles = shared / kTileTokens;
+  Contexts contexts(set, shape, shared_tiles * kTileTokens + own, users);
+  port::ThreadTeam team(threads);
+  Step cascade(shape, users, contexts.tokens, 1, team.size());
+  Step copies(shape, users, contexts.tokens, 1, team.size());
+  for (int i = 0; i < users; ++i) {
+    const KvPiece all = contexts.piece(i);
+    copies.pieces[static_cast<size_t>(i)] = {all};
+    KvPiece beginning = contexts.piece(0);
+    beginning.tiles = shared_tiles;
+    const KvPiece rest{all.base + shared_tiles * all.tile_stride, all.tile_stride, shared_tiles, all.tiles - shared_tiles};
+    cascade.pieces[static_cast<size_t>(i)] = {beginning, rest};
+  }
+  cascade.make_plan(team.size());
+  copies.make_plan(team.size());
+  const Compared times = compare(
+      4 * options.seconds, [&] { cascade.run(set, team); }, [&] { copies.run(set, team); });
+  std::printf("cascade %s %d users, %d shared + %d own  %2d threads  shared %8.1f us, copies %8.1f us: %.2f times\n", model.c_str(),
+              users, shared, own, team.size(), times.first * 1e6, times.second * 1e6, times.ratio);
+  std::fflush(stdout);
+}
+
+void run_cascade(const Options& options, const KernelSet& set, const std::string& model) {
+  for (const int threads : options.threads) {
+    if (options.smoke) {
+      run_cascade_case(options, set, model, 4, 256, 32, threads);
+      continue;
+    }
+    run_cascade_case(options, set, model, 32, 2000, 64, threads);
+    run_cascade_case(options, set, model, 8, 2000, 512, threads);
+    run_cascade_case(options, set, model, 32, 2000, 512, threads);
+    run_cascade_case(options, set, model, 256, 2000, 64, threads);
+  }
+}
+
+// What a plan costs for 256 sequences in four pieces each, shared by all, by halves, by eighths, and their own.
+void run_plan(const Options& options, const KernelSet& set, const std::string& model) {
+  const AttentionShape shape = shape_of(model, options.format);
+  const int users = 256;
+  Contexts contexts(set, shape, 512, 1);
+  const KvPiece any = contexts.piece(0);
+  Step step(shape, users, 2048, 1, 2);
+  for (int i = 0; i < users; ++i) {
+    const auto piece = [&](int64_t first_tile, int64_t number) {
+      return KvPiece{any.base + number * (int64_t{1} << 30), any.tile_stride, first_tile, 16};  // never read
+    };
+    step.pieces[static_cast<size_t>(i)] = {piece(0, 1), piece(16, 2 + i % 2), piece(32, 4 + i % 8), piece(48, 16 + i)};
+  }
+  double best = 1e30;
+  const double end = port::monotonic_seconds() + options.seconds;
+  do {
+    const double begin = port::monotonic_seconds();
+    step.make_plan(2);
+    best = std::min(best, port::monotonic_seconds() - begin);
+  } while (port::monotonic_seconds() < end);
+  std::printf("plan    %s %d sequences in 4 pieces: %.1f us\n", model.c_str(), users, best * 1e6);
 }
 
 void run_decode(const Options& options, const KernelSet& set, const std::string& model) {
@@ -235,8 +355,12 @@ void run_all(const Options& options, const KernelSet& set) {
         run_shared(options, set, model);
       } else if (name == "prefill") {
         run_prefill(options, set, model);
+      } else if (name == "cascade") {
+        run_cascade(options, set, model);
+      } else if (name == "plan") {
+        run_plan(options, set, model);
       } else {
-        fail("no case '" + name + "': decode, shared, prefill");
+        fail("no case '" + name + "': decode, shared, prefill, cascade, plan");
       }
     }
   }
@@ -249,7 +373,7 @@ int main(int argc, char** argv) {
   using namespace quire::kernels;
   Options options;
   CLI::App app("Attention against the read bandwidth and the multiply-add peak of this machine.");
-  app.add_option("--case", options.cases, "decode, shared, prefill")->delimiter(',');
+  app.add_option("--case", options.cases, "decode, shared, prefill, cascade, plan")->delimiter(',');
   app.add_option("--model", options.models, "smollm2, llama-8b, gemma3-270m")->delimiter(',');
   app.add_option("--context", options.contexts, "tokens, a multiple of 128 for the shared case")->delimiter(',');
   app.add_option("--users", options.users, "of the decode case")->delimiter(',');

@@ -90,9 +90,10 @@ struct AttentionKernels {
   void (*finish)(int head_dim, const float* accumulated, float* out);
 };
 
-// One sequence's queries in one layer: `count` consecutive positions, the K and V of all of them stored already.
+// One sequence's queries in a step: `count` consecutive positions, the K and V of all of them stored already.
 struct AttentionInput {
-  std::span<const KvPiece> pieces;  // ascending, without gaps from the first tile that a query sees to the last
+  // Of each layer: ascending, without gaps from the first tile that a query sees to the last. What lies beyond is never read.
+  std::span<const std::span<const KvPiece>> layers;
   int64_t first_position = 0;
   int count = 0;
   const float* q = nullptr;  // [count][q_stride], heads * head_dim floats a row
@@ -101,13 +102,16 @@ struct AttentionInput {
   int64_t out_stride = 0;
 };
 
-// Floats of scratch memory that attend() needs for these inputs on a team of `threads`.
-[[nodiscard]] size_t attention_scratch_floats(const AttentionShape& shape, std::span<const AttentionInput> inputs, int threads);
+class AttentionPlan;
 
-// Causal attention of all inputs by all members of a team; every member calls it with the same arguments. Ends with a barrier:
-// when it returns, all outputs are written. The work is split by sequence, KV head, block of queries and, where that leaves
-// members idle, by spans.
-void attend(const KernelSet& set, const AttentionShape& shape, std::span<const AttentionInput> inputs, float* scratch,
+// Floats of scratch memory that attend() needs for inputs of at most `rows` positions in all on a team of `threads`, however long
+// their contexts are.
+[[nodiscard]] size_t attention_scratch_floats(const AttentionShape& shape, int rows, int threads);
+
+// Causal attention of one layer by all members of a team; every member calls it with the same arguments. Ends with a barrier: when
+// it returns, all outputs are written. The plan was made for these inputs, in this layer or in another whose pieces hold the same
+// tiles and are shared by the same inputs, and for a team of this size.
+void attend(const KernelSet& set, const AttentionPlan& plan, std::span<const AttentionInput> inputs, size_t layer, float* scratch,
             port::TeamMember& member);
 
 }  // namespace quire::kernels

@@ -181,7 +181,7 @@ TEST_P(AttendOfEverySet, SequencesTogetherOverASharedNodeEqualEachAlone) {
     const int queries = i % 3 == 2 ? 40 : 1;
     branches.push_back(std::make_unique<Branch>(set(), shape, shared, node, shared_tokens, count, 100 + static_cast<uint32_t>(i)));
     rows.emplace_back(shape, branches.back()->tokens, branches.back()->tail, std::max(count - queries, 0), count);
-    rows.back().input.pieces = branches.back()->pieces;
+    rows.back().set_pieces(branches.back()->pieces);
     // Alone, from memory of its own in one piece.
     const StoredTokens own(set(), shape, branches.back()->tokens, 0, count);
     alone.push_back(attend_rows(twin_of(set()), shape, branches.back()->tokens, own, std::max(count - queries, 0), count));

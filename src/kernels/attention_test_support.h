@@ -17,6 +17,7 @@
 
 #include "base/units.h"
 #include "kernels/attention.h"
+#include "kernels/attention_plan.h"
 #include "kernels/kernels.h"
 #include "kernels/twin/attention_twin.h"
 #include "kernels/twin/elementwise_twin.h"
@@ -131,11 +132,13 @@ class StoredTokens {
 struct Rows {
   AttentionInput input;
   std::vector<float> out;
+  std::unique_ptr<std::span<const KvPiece>> layer = std::make_unique<std::span<const KvPiece>>();
 
   Rows(const AttentionShape& shape, const Tokens& tokens, const StoredTokens& stored, int first, int end) {
     const size_t row = static_cast<size_t>(shape.heads) * static_cast<size_t>(shape.head_dim);
     out.assign(static_cast<size_t>(end - first) * row, -7777.0f);
-    input.pieces = stored.pieces();
+    set_pieces(stored.pieces());
+    input.layers = std::span(layer.get(), 1);
     input.first_position = first;
     input.count = end - first;
     input.q = tokens.q.data() + static_cast<size_t>(first) * row;
@@ -143,15 +146,21 @@ struct Rows {
     input.out = out.data();
     input.out_stride = static_cast<int64_t>(row);
   }
+  void set_pieces(std::span<const KvPiece> pieces) const { *layer = pieces; }
 };
 
-// attend() on a team, with scratch memory that is exactly as long as asked for, and poisoned.
-inline void run_attend(const KernelSet& set, const AttentionShape& shape, std::span<const AttentionInput> inputs,
-                       port::ThreadTeam& team) {
-  const Poisoned scratch(attention_scratch_floats(shape, inputs, team.size()) * sizeof(float) + 64);
-  team.run([&](port::TeamMember& me) { attend(set, shape, inputs, scratch.floats(), me); });
+// attend() on a team, with scratch memory that is exactly as long as asked for, and poisoned. Answers the spans that sharing saved.
+inline int64_t run_attend(const KernelSet& set, const AttentionShape& shape, std::span<const AttentionInput> inputs,
+                          port::ThreadTeam& team) {
+  AttentionPlan plan;
+  plan.make(shape, inputs, 0, team.size());
+  int rows = 0;
+  for (const AttentionInput& input : inputs) rows += input.count;
+  const Poisoned scratch(attention_scratch_floats(shape, rows, team.size()) * sizeof(float) + 64);
+  team.run([&](port::TeamMember& me) { attend(set, plan, inputs, 0, scratch.floats(), me); });
   const std::byte* guard = scratch.data() + scratch.size() - 64;
-  for (int i = 0; i < 64; ++i) ASSERT_EQ(guard[i], std::byte{0xFF}) << "attend() wrote beyond its scratch memory";
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(guard[i], std::byte{0xFF}) << "attend() wrote beyond its scratch memory";
+  return plan.spans_saved();
 }
 
 // Attention by the formula, in double, of one query head: `at` of all positions in [oldest, newest].

@@ -92,8 +92,7 @@ class Pass {
     me_.barrier();
     rotate_and_store(layer);
     me_.barrier();
-    const size_t chunks = f_.chunks_.size();
-    kernels::attend(k_, f_.shapes_[layer], std::span(f_.attention_).subspan(layer * chunks, chunks), f_.scratch_.data(), me_);
+    kernels::attend(k_, f_.plans_[f_.plan_of_layer_[layer]], f_.attention_, layer, f_.attention_scratch_, me_);
     const Activations attended = prepare_rows(f_.attended_, c_.heads * c_.head_dim);
     add_to_residual(attended, w.attention_output, w.post_attention_norm);
   }
@@ -245,6 +244,10 @@ Forward::Forward(const ModelConfig& config, const Weights& weights, const kernel
   std::vector<RopeConfig> distinct;
   for (size_t i = 0; i < config.layers.size(); ++i) {
     shapes_.push_back(attention_shape(config, i, kv_format));
+    const auto alike = std::find_if(first_alike_.begin(), first_alike_.end(),
+                                    [&](size_t first) { return config.layers[first].window == config.layers[i].window; });
+    plan_of_layer_.push_back(static_cast<size_t>(alike - first_alike_.begin()));
+    if (alike == first_alike_.end()) first_alike_.push_back(i);
     const RopeConfig& rope = config.layers[i].rope;
     const auto known = std::find(distinct.begin(), distinct.end(), rope);
     rope_of_layer_.push_back(static_cast<size_t>(known - distinct.begin()));
@@ -252,6 +255,7 @@ Forward::Forward(const ModelConfig& config, const Weights& weights, const kernel
     distinct.push_back(rope);
     ropes_.emplace_back(rope, config.rope_dims, weights.rope_factors);
   }
+  plans_.resize(first_alike_.size());
 }
 
 Result<std::unique_ptr<Forward>> Forward::create(const ModelConfig& config, const Weights& weights,
@@ -300,6 +304,8 @@ Status Forward::allocate() {
     shared_input_ = prepared(max_rows_);
     own_input_.assign(static_cast<size_t>(team_.size()), {});
     for (Prepared& own : own_input_) own = prepared(kernels::kRowTile);
+    const size_t scratch = kernels::attention_scratch_floats(shapes_.front(), max_rows_, team_.size());
+    attention_scratch_ = rows(1, static_cast<int64_t>(scratch)).data;
   };
   lay_out();
   QUIRE_TRY(memory_, port::AnonymousMemory::allocate(Bytes(used)));
@@ -326,24 +332,20 @@ void Forward::plan(std::span<const SequenceChunk> chunks) {
     rows_ += count;
   }
   QUIRE_CHECK(rows_ <= max_rows_, "a pass has more rows than the workspace");
-  size_t scratch = 0;
-  for (size_t layer = 0; layer < config_.layers.size(); ++layer) {
-    int row = 0;
-    for (const SequenceChunk& chunk : chunks) {
-      const int count = static_cast<int>(chunk.tokens.size());
-      attention_.push_back({.pieces = chunk.layers[layer],
-                            .first_position = chunk.first_position.value,
-                            .count = count,
-                            .q = q_.row(row),
-                            .q_stride = q_.stride,
-                            .out = attended_.row(row),
-                            .out_stride = attended_.stride});
-      row += count;
-    }
-    const auto inputs = std::span(attention_).last(chunks.size());
-    scratch = std::max(scratch, kernels::attention_scratch_floats(shapes_[layer], inputs, team_.size()));
+  int row = 0;
+  for (const SequenceChunk& chunk : chunks) {
+    attention_.push_back({.layers = chunk.layers,
+                          .first_position = chunk.first_position.value,
+                          .count = static_cast<int>(chunk.tokens.size()),
+                          .q = q_.row(row),
+                          .q_stride = q_.stride,
+                          .out = attended_.row(row),
+                          .out_stride = attended_.stride});
+    row += attention_.back().count;
   }
-  if (scratch > scratch_.size()) scratch_.resize(scratch + scratch / 2);
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    plans_[i].make(shapes_[first_alike_[i]], attention_, first_alike_[i], team_.size());
+  }
 }
 
 void Forward::run(std::span<const SequenceChunk> chunks) {

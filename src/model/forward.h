@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "kernels/attention_plan.h"
 #include "kernels/kernels.h"
 #include "model/config.h"
 #include "model/rope.h"
@@ -25,7 +26,8 @@ struct SequenceChunk {
   std::span<const TokenId> tokens;  // at least one; every id below the vocabulary's size
   TokenPos first_position;
   // For each layer the tiles of the sequence, ascending, without gaps from the first that a token sees to the last token's.
-  // Backed by memory; what lies before first_position was stored by earlier passes.
+  // Backed by memory; what lies before first_position was stored by earlier passes. Layers with the same window have the same tiles
+  // in the same pieces, and where two chunks share records in one of them they share them in all.
   std::span<const std::span<const kernels::KvPiece>> layers;
 };
 
@@ -89,7 +91,9 @@ class Forward {
   const int max_logit_rows_;
 
   std::vector<kernels::AttentionShape> shapes_;  // by layer
-  std::vector<RopeFrequencies> ropes_;           // the distinct ones
+  std::vector<size_t> first_alike_;              // by plan: the first layer with its shape
+  std::vector<size_t> plan_of_layer_;
+  std::vector<RopeFrequencies> ropes_;  // the distinct ones
   std::vector<size_t> rope_of_layer_;
 
   port::AnonymousMemory memory_;
@@ -103,12 +107,13 @@ class Forward {
   Rows logits_;                      // vocabulary; max_logit_rows_ rows
   Prepared shared_input_;            // max_rows rows, prepared by all members together
   std::vector<Prepared> own_input_;  // by member: one row tile, prepared by each for itself
-  std::vector<float> scratch_;       // of attention; grows with the context
+  float* attention_scratch_ = nullptr;
 
   // The current pass.
   std::vector<SequenceChunk> chunks_;
   std::vector<RowBlock> blocks_;
-  std::vector<kernels::AttentionInput> attention_;  // [layer][chunk]
+  std::vector<kernels::AttentionInput> attention_;  // by chunk
+  std::vector<kernels::AttentionPlan> plans_;       // of the layers with the same shape
   int rows_ = 0;
 };
 
