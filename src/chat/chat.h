@@ -21,8 +21,18 @@ struct PromptOptions {
   RenderOptions render;
 };
 
-// The text of the prompt. Special tokens are in it as text; a bos token is where the template writes it.
-// Errors: as Template::render.
+// A conversation as the OpenAI API has it, which is what templates read: `messages` a list of objects, `tools` a list or null.
+struct Conversation {
+  nlohmann::ordered_json messages;
+  nlohmann::ordered_json tools = nullptr;
+};
+
+// The prompt, with the parts marked that the conversation brought (for tokenizer::EncodeOptions::plain). Special tokens are in it as
+// text; a bos token is where the template writes it. Errors: as Template::render.
+[[nodiscard]] Result<MarkedText> render_prompt(const Template& chat_template, Conversation conversation,
+                                               const PromptOptions& options);
+
+// The same of plain messages, as a text without marks.
 [[nodiscard]] Result<std::string> render_chat(const Template& chat_template, std::span<const Message> messages,
                                               const PromptOptions& options);
 

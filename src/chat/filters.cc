@@ -326,7 +326,7 @@ Result<Value> tojson(Runtime& runtime, const Value& value, const CallArguments& 
   const Value* indent = arguments.find(1, "indent");
   if (indent != nullptr && !indent->is_none()) {
     style.indents = true;
-    style.item_separator = ",";
+    style.item_separator = std::string(1, ',');
     if (indent->as_string() != nullptr) {
       style.indent = *indent->as_string();
     } else {

@@ -93,4 +93,11 @@ bool Template::mentions(std::string_view name) const {
   });
 }
 
+bool Template::has_literal(std::string_view text) const {
+  return std::any_of(program_->expressions.begin(), program_->expressions.end(), [text](const auto& expression) {
+    const auto* literal = std::get_if<Literal>(&expression->node);
+    return literal != nullptr && literal->value.as_string() != nullptr && *literal->value.as_string() == text;
+  });
+}
+
 }  // namespace quire::chat

@@ -57,6 +57,9 @@ class Template {
   // Whether the template's text names a variable, for example "tools": what it cannot use need not be given to it.
   [[nodiscard]] bool mentions(std::string_view name) const;
 
+  // Whether a string in the template's expressions is this text, for example "developer": it knows such a role.
+  [[nodiscard]] bool has_literal(std::string_view text) const;
+
  private:
   explicit Template(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
   std::shared_ptr<const Program> program_;

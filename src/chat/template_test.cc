@@ -113,6 +113,14 @@ TEST(TemplateTest, VariablesThatATemplateMentions) {
   EXPECT_FALSE(compiled("tools {{ 'tools' }} {{ x.tools }}").mentions("tools"));
 }
 
+TEST(TemplateTest, LiteralsThatATemplateHas) {
+  const Template both = compiled("system {% if message.role in ['tool', \"developer\"] %}{{ x['user'] }}{% endif %}");
+  EXPECT_TRUE(both.has_literal("developer"));
+  EXPECT_TRUE(both.has_literal("tool"));
+  EXPECT_TRUE(both.has_literal("user"));
+  EXPECT_FALSE(both.has_literal("system"));
+}
+
 TEST(TemplateTest, ThreadsShareATemplate) {
   const Template shared = compiled(
       "{% set ns = namespace(n=0) %}{% for x in range(1000) %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}{{ 'a' ~ 'b' }}");
