@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -213,30 +214,37 @@ TEST(Cascade, LongPrefillGoesInRounds) {
   for (const int threads : {1, 2, 3, 8}) EXPECT_EQ(forest.run(threads), 0);
 }
 
-// Records that two sequences hold in opposite orders are no tree, and still right.
+// Sequences that leave a run of records, come back to it, or reach it after others had left it are no tree, and still right.
 TEST(Cascade, PiecesThatAreNoTreeAreComputedToo) {
   const KernelSet& set = best_kernel_set();
   const AttentionShape shape = shape_of(1, 2, 64);
-  const int half = 4 * kSpanTokens;
-  const Tokens tokens(shape, 2 * half, 3);
-  const StoredTokens stored(set, shape, tokens, 0, 2 * half, {half / kTileTokens});
-  std::vector<KvPiece> turned = {stored.pieces()[1], stored.pieces()[0]};
-  turned[0].first_tile = 0;
-  turned[1].first_tile = half / kTileTokens;
+  constexpr int kTiles = 4 * kSpanTiles;
+  const int count = 3 * kTiles * kTileTokens;
+  const Tokens tokens(shape, count, 3);
+  // Three copies of the same; every sequence takes each third of its tokens from one of them.
+  const StoredTokens copies[] = {{set, shape, tokens, 0, count}, {set, shape, tokens, 0, count}, {set, shape, tokens, 0, count}};
+  const auto pieces_from = [&](const std::array<int, 3>& thirds) {
+    std::vector<KvPiece> pieces;
+    for (int i = 0; i < 3; ++i) {
+      const KvPiece& copy = copies[thirds[static_cast<size_t>(i)]].pieces()[0];
+      pieces.push_back({copy.base + i * kTiles * copy.tile_stride, copy.tile_stride, i * kTiles, kTiles});
+    }
+    return pieces;
+  };
+  std::vector<std::vector<KvPiece>> pieces;
+  for (const auto& thirds : {std::array{0, 1, 2}, {2, 1, 0}, {0, 1, 0}}) pieces.insert(pieces.end(), 2, pieces_from(thirds));
+  Rows alone(shape, tokens, copies[0], count - 2, count);
+  run_attend(set, shape, std::span(&alone.input, 1), team_of(1));
   std::vector<Rows> rows;
-  for (int i = 0; i < 4; ++i) {
-    rows.emplace_back(shape, tokens, stored, 2 * half - 2, 2 * half);
-    if (i % 2 == 1) rows.back().set_pieces(turned);
-  }
-  std::vector<std::vector<float>> alone;
-  for (Rows& row : rows) {
-    run_attend(set, shape, std::span(&row.input, 1), team_of(1));
-    alone.push_back(row.out);
-  }
   std::vector<AttentionInput> inputs;
-  for (const Rows& row : rows) inputs.push_back(row.input);
-  EXPECT_EQ(run_attend(set, shape, inputs, team_of(2)), 16);
-  for (size_t i = 0; i < rows.size(); ++i) EXPECT_TRUE(same_bits(alone[i], rows[i].out)) << i;
+  for (const std::vector<KvPiece>& own : pieces) {
+    rows.emplace_back(shape, tokens, copies[0], count - 2, count);
+    rows.back().set_pieces(own);
+    inputs.push_back(rows.back().input);
+  }
+  // The first and the last pair share two thirds; beyond that each pair shares with itself.
+  EXPECT_EQ(run_attend(set, shape, inputs, team_of(2)), 2 * 3 * 4 + 2 * 4 + 3 * 4);
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_TRUE(same_bits(alone.out, rows[i].out)) << i;
 }
 
 RC_GTEST_PROP(CascadeProperty, AnyTreeInAnyCompanyGivesTheBitsOfEachAlone, ()) {
