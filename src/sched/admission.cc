@@ -49,7 +49,7 @@ void AdmissionRound::push(Tenant& tenant) {
   }
   if (job == nullptr) return;
   tenants_.push_back({.urgency = urgency_of(*job), .tenant = &tenant});
-  std::push_heap(tenants_.begin(), tenants_.end(), [](const Candidate& a, const Candidate& b) { return b.urgency < a.urgency; });
+  if (is_heap_) std::push_heap(tenants_.begin(), tenants_.end());
 }
 
 Job* AdmissionRound::next() {
@@ -60,7 +60,7 @@ Job* AdmissionRound::next() {
     head_asked_ = true;
     return head;
   }
-  std::pop_heap(tenants_.begin(), tenants_.end(), [](const Candidate& a, const Candidate& b) { return b.urgency < a.urgency; });
+  std::pop_heap(tenants_.begin(), tenants_.end());
   Tenant* tenant = tenants_.back().tenant;
   tenants_.pop_back();
   return (tenant->suspended.empty() ? tenant->waiting : tenant->suspended).begin()->second;
@@ -71,26 +71,34 @@ bool AdmissionRound::reserves(const Job& head) const {
                           table_.admissions() - head.blocked->admissions >= kMostOvertaken);
 }
 
+bool AdmissionRound::is_full() const { return table_.running().size() >= static_cast<size_t>(options_.max_running); }
+
 void AdmissionRound::run() {
   // Nobody is admitted past the elder.
   Job* elder = table_.elder();
   if (elder != nullptr && elder->state == State::kSuspended && (elder->ready || elder->head)) {
+    if (is_full()) return suspend_a_resting_one();
     head_asked_ = elder->head;
     if (consider(*elder) == Outcome::kBlocked) return;
   }
+  if (table_.head() != nullptr && nothing_fits()) return suspend_a_resting_one();
   for (const auto& tenant : table_.tenants()) push(*tenant);
+  std::make_heap(tenants_.begin(), tenants_.end());
+  is_heap_ = true;
   while (Job* job = next()) {
     if (offers_ >= kOffers) {
       cut_short_ = true;
       return;
     }
-    if (table_.running().size() >= static_cast<size_t>(options_.max_running)) return suspend_a_resting_one();
+    if (is_full()) return suspend_a_resting_one();
+    if (head_blocked_ && reserves(*table_.head())) return;
     Tenant& tenant = *job->tenant;
     const bool was_head = job->head;
     const bool was_suspended = job->state == State::kSuspended;
     const Outcome outcome = consider(*job);
     if (outcome == Outcome::kBlocked) {
-      if (job->head && reserves(*job)) return;
+      if (job->head) head_blocked_ = true;
+      if (nothing_fits()) return;
       if (was_suspended) continue;  // and none of its tenant's
     }
     if (!was_head) push(tenant);
@@ -100,8 +108,12 @@ void AdmissionRound::run() {
 // --- One job
 
 AdmissionRound::Outcome AdmissionRound::consider(Job& job) {
-  ++offers_;
   if (const std::optional<Outcome> outcome = consider_limit(job)) return *outcome;
+  if (&job != table_.elder() && nothing_fits()) {
+    blocked(job);
+    return Outcome::kBlocked;
+  }
+  ++offers_;
   const MemoryView::Offer offer = memory_.offer(job.spec.id, opening_);
   if (job.state == State::kWaiting && follows(job, offer)) return Outcome::kFollows;
   switch (judge(job, offer)) {
@@ -153,12 +165,21 @@ Reservation::Job AdmissionRound::reservation_job(const Job& job, TokenCount held
           .holds = job.state == State::kRunning && !job.opening};
 }
 
-Bytes AdmissionRound::set_aside(const Job& job, const Reservation::Job& candidate) {
+const Reservation& AdmissionRound::reservation() {
   if (!reservation_) {
     reservation_.emplace(options_.reserve, memory_);
     for (const Job* each : table_.running()) reservation_->add(reservation_job(*each, each->held));
   }
-  if (job.state == State::kWaiting) return reservation_->with(candidate);
+  return *reservation_;
+}
+
+// Those who run will need all that there is: nobody has to be asked.
+bool AdmissionRound::nothing_fits() {
+  return !table_.running().empty() && usage_.held + pinned_ + reservation().total() > usage_.limit;
+}
+
+Bytes AdmissionRound::set_aside(const Job& job, const Reservation::Job& candidate) {
+  if (job.state == State::kWaiting) return reservation().with(candidate);
 
   // Coming back, it and all who run can go on for a while. The elder needs no more than that: promises to others are no obstacle.
   const auto some_steps = [&](Reservation::Job each) {
@@ -171,7 +192,7 @@ Bytes AdmissionRound::set_aside(const Job& job, const Reservation::Job& candidat
   }
   const Bytes headroom = headroom_->with(some_steps(candidate));
   if (&job == table_.elder() && options_.reserve != Reserve::kGuaranteed) return headroom;
-  return std::max(headroom, reservation_->with(candidate));
+  return std::max(headroom, reservation().with(candidate));
 }
 
 Admission AdmissionRound::judge(const Job& job, const MemoryView::Offer& offer) {
@@ -203,7 +224,7 @@ void AdmissionRound::open(Job& job, const MemoryView::Offer& offer) {
 
 void AdmissionRound::blocked(Job& job) {
   table_.block(job, step_.now_ns);
-  if (!job.head && job.state == State::kWaiting) table_.put_off(job, step_.plan + kPutOffPlans);
+  if (!job.head && job.state == State::kWaiting) table_.put_off(job, step_.plan);
   suspend_a_resting_one();
 }
 

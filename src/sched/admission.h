@@ -1,7 +1,7 @@
 // Who is opened in a step: goes through the ready jobs in the order of order.h and asks for each whether its memory is there.
 //
-// At most kOffers jobs are asked a step. What does not fit is put off for kPutOffPlans plans (or until somebody gives memory up),
-// so that all get their turn however many wait; the first that did not fit is the head and is asked in every plan.
+// At most kOffers jobs are asked a step. What does not fit is put off for some plans (JobTable::put_off), so that all get their
+// turn however many wait; the first that did not fit is the head and is asked in every plan.
 //
 // Overtaking is bounded: jobs that fit pass a head that does not, but after kMostOvertaken of them, or after waiting blocked for as
 // long as one level of priority is worth, nobody is admitted any more before it who is not of a more urgent level.
@@ -19,8 +19,6 @@
 
 namespace quire::sched {
 
-inline constexpr int kOffers = 32;
-inline constexpr int64_t kPutOffPlans = 8;
 inline constexpr int64_t kMostOvertaken = 32;
 // A reader who rests for so long keeps nobody waiting any more: his job's memory is given to those who wait.
 inline constexpr int64_t kRestGraceNs = 1'000'000'000;
@@ -52,17 +50,22 @@ class AdmissionRound {
   struct Candidate {
     Urgency urgency;
     Tenant* tenant;
+
+    friend bool operator<(const Candidate& a, const Candidate& b) { return b.urgency < a.urgency; }
   };
 
   [[nodiscard]] Urgency urgency_of(const Job& job) const;
   void push(Tenant& tenant);
   [[nodiscard]] Job* next();
+  [[nodiscard]] bool is_full() const;
   [[nodiscard]] bool reserves(const Job& head) const;
 
   [[nodiscard]] Outcome consider(Job& job);
   [[nodiscard]] std::optional<Outcome> consider_limit(Job& job);
   [[nodiscard]] bool follows(Job& job, const MemoryView::Offer& offer);
   [[nodiscard]] Admission judge(const Job& job, const MemoryView::Offer& offer);
+  [[nodiscard]] const Reservation& reservation();
+  [[nodiscard]] bool nothing_fits();
   [[nodiscard]] Bytes set_aside(const Job& job, const Reservation::Job& candidate);
   void open(Job& job, const MemoryView::Offer& offer);
   void blocked(Job& job);
@@ -78,11 +81,13 @@ class AdmissionRound {
   const MemoryView::Usage usage_;
   OrderClock clock_;
   std::vector<Candidate> tenants_;  // a heap, the most urgent first
+  bool is_heap_ = false;
   std::vector<JobId> opening_;
   Bytes pinned_;                            // by those opened in this plan
   std::optional<Reservation> reservation_;  // of those that run; made when somebody asks
   std::optional<Reservation> headroom_;     // the same for the tokens of resume_headroom
   bool head_asked_ = false;
+  bool head_blocked_ = false;
   bool suspended_one_ = false;
   bool cut_short_ = false;
   int offers_ = 0;

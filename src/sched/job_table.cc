@@ -275,9 +275,10 @@ void JobTable::block(Job& job, int64_t now_ns) {
   index(job);
 }
 
-void JobTable::put_off(Job& job, int64_t until_plan) {
-  job.put_off_until = until_plan;
-  put_off_[until_plan].push_back(job.spec.id);
+void JobTable::put_off(Job& job, int64_t plan) {
+  job.put_off_until = plan + 1 + static_cast<int64_t>(2 * put_off_count_ / kOffers);
+  ++put_off_count_;
+  put_off_[job.put_off_until].push_back(job.spec.id);
   index(job);
 }
 
@@ -301,7 +302,9 @@ void JobTable::resume_due(int64_t plan, int64_t now_ns) {
     job.pause_until_ns.reset();
     index(job);
   }
-  const bool all = room_changed_ || running_.empty();
+  // While nobody works no plans pass: whoever could fit now is looked at now.
+  const bool works = std::any_of(running_.begin(), running_.end(), [](const Job* job) { return job->can_work(); });
+  const bool all = !works && (room_changed_ || running_.empty());
   room_changed_ = false;
   while (!put_off_.empty() && (all || put_off_.begin()->first <= plan)) {
     for (const JobId id : put_off_.begin()->second) {
@@ -310,6 +313,7 @@ void JobTable::resume_due(int64_t plan, int64_t now_ns) {
       job->put_off_until = 0;
       index(*job);
     }
+    put_off_count_ -= put_off_.begin()->second.size();
     put_off_.erase(put_off_.begin());
   }
 }

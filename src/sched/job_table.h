@@ -24,6 +24,9 @@
 
 namespace quire::sched {
 
+// Jobs that a plan asks the memory about, at most.
+inline constexpr int kOffers = 32;
+
 enum class State { kWaiting, kFollowing, kRunning, kSuspended };
 
 struct Job;
@@ -104,7 +107,8 @@ class JobTable {
   void computed(Job& job, TokenCount tokens, TokenCount generated);
 
   void block(Job& job, int64_t now_ns);  // did not fit; becomes the head when there is none
-  void put_off(Job& job, int64_t until_plan);
+  // For the longer the more are put off: those who are asked again are at most half of kOffers a plan, and the others get on.
+  void put_off(Job& job, int64_t plan);
   void pause(Job& job, int64_t now_ns, int64_t until_ns);
   void resume_due(int64_t plan, int64_t now_ns);  // ends pauses and puttings-off that are over
 
@@ -150,7 +154,8 @@ class JobTable {
   std::map<int64_t, Job*> admitted_;  // running and suspended, by admission
   std::map<int, size_t> priorities_;
   std::map<int64_t, std::vector<JobId>> put_off_;  // by plan
-  bool room_changed_ = false;                      // somebody gave memory up: those put off are looked at again
+  size_t put_off_count_ = 0;
+  bool room_changed_ = false;  // somebody gave memory up since the last plan
   std::set<std::pair<int64_t, JobId>> deadlines_;
   std::set<std::pair<int64_t, JobId>> pauses_;  // by end
   std::set<std::pair<int64_t, JobId>> stalls_;  // by beginning

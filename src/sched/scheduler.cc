@@ -91,7 +91,7 @@ class Scheduler::Impl {
       table_.pause(job, now_ns_, pause_end());
     } else {
       table_.block(job, now_ns_);
-      if (!job.head && job.state == State::kWaiting) table_.put_off(job, plans_ + kPutOffPlans);
+      if (!job.head && job.state == State::kWaiting) table_.put_off(job, plans_);
     }
   }
 

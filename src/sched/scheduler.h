@@ -87,7 +87,7 @@ class MemoryView {
   struct Offer {
     TokenCount reusable;               // tokens that are there at once, less than its tokens
     Bytes pinned;                      // cached bytes that it would make unevictable
-    std::optional<JobId> leader = {};  // a running job that is computing its beginning, or one of `opening`
+    std::optional<JobId> leader = {};  // a running job, not a resting one, that computes its beginning; or one of `opening`
     TokenCount position = {};          // where its common beginning with the leader ends; above reusable
   };
   // `opening`: the jobs that this plan opens, so far. They are about to run and can lead already, so that of many that arrive
