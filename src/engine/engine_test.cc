@@ -63,7 +63,7 @@ TEST(Engine, TakesTheBudgetThatItIsGiven) {
 TEST(Engine, RefusesABudgetThatIsNotThereWithTheNumbers) {
   const Error error = error_of(test_support::tiny_llama_model(), {.kv_memory = Bytes(int64_t{1} << 50)});
   EXPECT_EQ(error.code, ErrorCode::kOutOfMemory);
-  EXPECT_THAT(error.message, HasSubstr("a KV cache of 1.00 PiB takes more than the "));
+  EXPECT_THAT(error.message, HasSubstr("a KV cache of 1024 TiB takes more than the "));
 }
 
 TEST(Engine, AMissingFileIsNamed) {

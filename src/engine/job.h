@@ -50,8 +50,11 @@ struct Job {
 
   std::vector<TokenId> tokens;  // the prompt, then what was generated
   const TokenCount prompt;
-  TokenCount max_new;                      // generated tokens after which it ends,
-  ReplyEnd at_max = ReplyEnd::kMaxTokens;  // and what that end is called
+  // Generated tokens after which it ends, and what that end is called: as asked for, and as memory allows now.
+  TokenCount wish;
+  ReplyEnd at_wish = ReplyEnd::kMaxTokens;
+  TokenCount max_new;
+  ReplyEnd at_max = ReplyEnd::kMaxTokens;
   sampling::Sampler sampler;
   ReplyText text;
 

@@ -202,8 +202,8 @@ Result<std::shared_ptr<ReplyStream>> StepLoop::Impl::submit(Request request, std
   const TokenCount room = options_.context - prompt;
   const TokenCount wish = asked.reply.max_tokens;
   const bool asks = wish.value > 0;
-  job->max_new = asks ? std::min(wish, room + TokenCount(1)) : room + TokenCount(1);
-  job->at_max = asks && wish == job->max_new ? ReplyEnd::kMaxTokens : ReplyEnd::kContextFull;
+  job->wish = asks ? std::min(wish, room + TokenCount(1)) : room + TokenCount(1);
+  job->at_wish = asks && wish == job->wish ? ReplyEnd::kMaxTokens : ReplyEnd::kContextFull;
   job->result.prompt_tokens = prompt;
   job->result.submitted_ns = options_.now_ns();
   job->spec = {.id = job->id,
@@ -213,7 +213,7 @@ Result<std::shared_ptr<ReplyStream>> StepLoop::Impl::submit(Request request, std
                .arrival_ns = job->result.submitted_ns,
                .deadline_ns = asked.deadline_ns,
                .prompt = prompt,
-               .max_new = std::min(job->max_new, room),
+               .max_new = job->wish,
                .max_new_asked = asks};
   // The reader's handle: dropping the last copy cancels.
   const std::shared_ptr<ReplyStream> stream = job->stream;
@@ -299,7 +299,7 @@ bool StepLoop::Impl::carry_out(const sched::StepPlan& plan) {
 
 void StepLoop::Impl::open(const sched::StepPlan::Open& planned) {
   Job& job = *find(planned.job);
-  const TokenCount longest = std::max(job.prompt + planned.max_new, job.length());
+  const TokenCount longest = std::clamp(job.prompt + planned.max_new, job.length(), options_.context);
   for (bool again = true;; again = false) {
     const Result<std::optional<kv::SequenceId>> opened = cache_.open(job.key_space, job.tokens, longest);
     memory_.content_changed();
@@ -324,10 +324,9 @@ void StepLoop::Impl::began(Job& job, const sched::StepPlan::Open& planned) {
   job.held = cache_.length(*job.sequence);
   running_.push_back(&job);
   scheduler_.opened(job.id, job.held);
-  if (planned.max_new < job.spec.max_new && planned.max_new < job.max_new) {
-    job.max_new = planned.max_new;
-    job.at_max = ReplyEnd::kContextFull;
-  }
+  const bool cut = planned.max_new < job.spec.max_new;
+  job.max_new = cut ? planned.max_new : job.wish;
+  job.at_max = cut ? ReplyEnd::kContextFull : job.at_wish;
   if (job.result.started_ns == 0) {
     job.result.started_ns = options_.now_ns();
     job.result.reused_tokens = job.held;
