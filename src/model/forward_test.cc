@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <string>
 
@@ -70,9 +71,21 @@ class Kv {
     std::memset(memory_.bytes().data(), 0xFF, memory_.bytes().size());
     for (int64_t layer = 0; layer < layers; ++layer) {
       std::byte* base = memory_.bytes().data() + layer * tiles_ * record_;
-      pieces_.push_back({.base = base, .tile_stride = record_, .first_tile = 0, .tiles = tiles_});
+      pieces_.push_back({{.base = base, .tile_stride = record_, .first_tile = 0, .tiles = tiles_}});
     }
-    for (const kernels::KvPiece& piece : pieces_) layers_.emplace_back(&piece, 1);
+    for (const auto& pieces : pieces_) layers_.emplace_back(pieces);
+  }
+
+  // The first tiles are those of another sequence, all that it has.
+  void begin_with(const Kv& beginning) {
+    for (size_t layer = 0; layer < pieces_.size(); ++layer) {
+      kernels::KvPiece own = pieces_[layer].front();
+      own.first_tile = beginning.tiles_;
+      own.base += beginning.tiles_ * record_;
+      own.tiles -= beginning.tiles_;
+      pieces_[layer] = {beginning.pieces_[layer].front(), own};
+      layers_[layer] = pieces_[layer];
+    }
   }
 
   SequenceChunk chunk(std::span<const TokenId> tokens, int64_t first) const {
@@ -83,7 +96,7 @@ class Kv {
     for (size_t layer = 0; layer < pieces_.size(); ++layer) {
       const int64_t window = config_.layers[layer].window;
       if (window == 0 || length < window) continue;
-      std::memset(pieces_[layer].base, 0xFF, static_cast<size_t>((length - window + 1) / kTileTokens * record_));
+      std::memset(pieces_[layer].front().base, 0xFF, static_cast<size_t>((length - window + 1) / kTileTokens * record_));
     }
   }
 
@@ -92,7 +105,7 @@ class Kv {
   int64_t record_;
   int64_t tiles_;
   port::AnonymousMemory memory_;
-  std::vector<kernels::KvPiece> pieces_;
+  std::vector<std::vector<kernels::KvPiece>> pieces_;  // by layer
   std::vector<std::span<const kernels::KvPiece>> layers_;
 };
 
@@ -186,6 +199,46 @@ TEST(Forward, SeveralSequencesInOnePassAreWhatTheyAreAlone) {
   const auto last_row = [&](const std::vector<float>& all) { return std::span(all).last(vocabulary); };
   EXPECT_TRUE(same_bits(forward->logits(rows_from(60, 61)), last_row(first_alone)));
   EXPECT_TRUE(same_bits(forward->logits(rows_from(83, 84)), last_row(second_alone)));
+}
+
+TEST(Forward, SequencesThatShareRecordsAreWhatTheyAreAlone) {
+  constexpr size_t kUsers = 9;
+  constexpr int kShared = 9 * kTileTokens;  // ends inside a span
+  for (const TinyModel& model : {llama(gguf::TensorType::kQ4_1), gemma3()}) {
+    const std::vector<TokenId> beginning = tokens_for(model.config, kShared);
+    const auto vocabulary = static_cast<size_t>(model.config.vocabulary);
+    port::ThreadTeam team(2);
+    const auto forward =
+        Forward::create(model.config, *model.weights, kernels::best_kernel_set(), KvFormat::kF16, 400, team).value();
+    Kv shared(model.config, KvFormat::kF16, kShared);
+    const SequenceChunk first = shared.chunk(beginning, 0);
+    forward->run(std::span(&first, 1));
+
+    // Each goes on by tokens of its own: first all of them but one, some many and some few, then the last one together.
+    std::vector<std::vector<TokenId>> texts;
+    std::vector<std::unique_ptr<Kv>> memories;
+    std::vector<SequenceChunk> prefill;
+    std::vector<SequenceChunk> decode;
+    for (size_t i = 0; i < kUsers; ++i) {
+      texts.push_back(beginning);
+      for (size_t t = 0; t < 10 + 9 * i; ++t) texts.back().push_back(static_cast<TokenId>((i * 50 + t * 3) % vocabulary));
+      memories.push_back(std::make_unique<Kv>(model.config, KvFormat::kF16, static_cast<int64_t>(texts.back().size())));
+      memories.back()->begin_with(shared);
+    }
+    for (size_t i = 0; i < kUsers; ++i) {
+      const std::span<const TokenId> own = std::span(texts[i]).subspan(kShared);
+      prefill.push_back(memories[i]->chunk(own.first(own.size() - 1), kShared));
+      decode.push_back(memories[i]->chunk(own.last(1), kShared + static_cast<int64_t>(own.size()) - 1));
+    }
+    forward->run(std::span(prefill).first(kUsers / 2));
+    forward->run(std::span(prefill).subspan(kUsers / 2));
+    forward->run(decode);
+    const std::span<const float> logits = forward->logits(rows_from(0, kUsers));
+    for (size_t i = 0; i < kUsers; ++i) {
+      const std::vector<float> alone = logits_of(model, texts[i], {});
+      EXPECT_TRUE(same_bits(logits.subspan(i * vocabulary, vocabulary), std::span(alone).last(vocabulary))) << i;
+    }
+  }
 }
 
 TEST(Forward, LogitsOfARowAreTheSameAmongAnyOthers) {
