@@ -13,14 +13,17 @@ KvCache::KvCache(port::Vm& port, std::vector<LayerGroupSpec> groups, const KvCac
     : port_(port),
       groups_(std::move(groups)),
       share_(options.share),
+      largest_set_(options.segments.largest),
       budget_(options.limit),
       pool_(port, budget_, groups_, options.segments),
       tree_(groups_.size()),
       ledger_(groups_, pool_) {
   QUIRE_CHECK(!groups_.empty());
-  for (const LayerGroupSpec& group : groups_) {
-    has_windows_ |= group.window.has_value();
-    tile_bytes_ += tile_bytes(group);
+  const auto reach = [&](size_t group) { return groups_[group].window.value_or(INT64_MAX); };
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    has_windows_ |= ledger_.windowed(group);
+    tile_bytes_ += tile_bytes(groups_[group]);
+    if (reach(group) > reach(widest_group_)) widest_group_ = group;
   }
 }
 
@@ -55,31 +58,69 @@ Match KvCache::match(std::string_view key_space, std::span<const TokenId> tokens
   if (known.node == nullptr) return {};
   const TreePoint point = last_checkpoint(known);
   Match match{.reusable = TokenCount(point.position()), .known = TokenCount(known.position()), .pinned = {}};
-  if (point.position() % kTileTokens != 0 && !can_extend(point)) match.pinned += tile_bytes_;
-  const int64_t tiles = ceil_div(point.position(), kTileTokens);
-  for (const Node* node = point.node; node->parent != nullptr; node = node->parent) {
+  if (point.position() % kTileTokens != 0 && !can_extend(point)) match.pinned += first_tile_bytes();
+  for (const Node* node = known.node; node->parent != nullptr; node = node->parent) {
     for (size_t group = 0; group < groups_.size(); ++group) {
       const int64_t needed = ledger_.windowed(group) ? first_tile_needed(groups_[group], match.reusable).value : 0;
-      const SegmentSet* counted = nullptr;
-      for (int64_t tile = std::max(needed, node->first_tile); tile < tiles; ++tile) {
-        const auto index = static_cast<size_t>(tile - node->first_tile);
-        if (index >= node->places[group].size()) break;
-        const Place& place = node->places[group][index];
-        if (place.set == nullptr) continue;
-        if ((ledger_.windowed(group) ? place.readers : node->readers) == 0) match.pinned += tile_bytes(groups_[group]);
-        if (place.set != counted && place.set->places_read == 0 && group == 0) match.pinned += page_tables_of(*place.set);
-        counted = place.set;
-      }
+      match.pinned += cached_bytes(*node, group, std::max(needed, node->first_tile), match);
     }
   }
   return match;
 }
 
+// What a new set needs for its first tile, wherever its stripes lie.
+Bytes KvCache::first_tile_bytes() const {
+  const port::PageTables shape = port_.page_tables();
+  const Bytes granule = port_.granule();
+  Bytes sum;
+  for (const LayerGroupSpec& group : groups_) {
+    const Bytes record(round_up(group.tile_record.value, granule.value));
+    const int64_t tables = ceil_div((record + shape.reach - granule).value, shape.reach.value);
+    sum += (record + shape.table * tables) * static_cast<int64_t>(group.layers.size());
+  }
+  return sum;
+}
+
+// What a hit takes of a node from tile `first` on: the granules of the reusable tiles that no running sequence reads, and the page
+// tables of sets that none reads, also where the sequence will compute what is known and join it.
+Bytes KvCache::cached_bytes(const Node& node, size_t group, int64_t first, const Match& match) const {
+  const std::span<const Place> places = node.places[group];
+  const int64_t reusable = tiles_for(match.reusable).value;
+  const int64_t joined = match.known.value / kTileTokens;
+  const int64_t end = std::min(std::max(reusable, joined), node.first_tile + static_cast<int64_t>(places.size()));
+  const SegmentSet* set = nullptr;
+  int64_t counted_end = 0;  // granules of the set before it are counted
+  int64_t granules = 0;
+  Bytes tables;
+  for (int64_t tile = first; tile < end; ++tile) {
+    const auto index = static_cast<size_t>(tile - node.first_tile);
+    const Place& place = places[index];
+    if (place.set == nullptr) continue;
+    if (place.set != set) {
+      set = place.set;
+      counted_end = 0;
+      const bool counted = group != widest_group_ && node.places[widest_group_][index].set == set;
+      if (set->places_read == 0 && !counted) tables += page_tables_of(*set);
+    }
+    if (tile >= reusable || (ledger_.windowed(group) ? place.readers : node.readers) > 0) continue;
+    const GranuleRun run =
+        granules_of_tiles(groups_[group].tile_record, port_.granule(), TileIndex(place.tile), TileCount(place.tile + 1));
+    granules += run.end - std::max(counted_end, run.first);
+    counted_end = run.end;
+  }
+  return port_.granule() * (granules * static_cast<int64_t>(groups_[group].layers.size())) + tables;
+}
+
+// Each set that the tiles come into begins a granule and a page table anew in every stripe.
 Bytes KvCache::growth_bytes(TokenCount from, TokenCount to, TokenCount step) const {
-  if (to <= from) return {};
+  const int64_t new_tiles = (tiles_for(to) - tiles_for(from)).value;
+  if (new_tiles <= 0) return {};
+  const int64_t new_sets = ceil_div(new_tiles, std::min(new_tiles, largest_set_.value));
+  const int64_t runs = from.value == 0 ? new_sets : new_sets + 1;
+  const int64_t granule = port_.granule().value;
+  const port::PageTables shape = port_.page_tables();
   Bytes sum;
   Bytes tables;
-  const port::PageTables page_tables = port_.page_tables();
   for (const LayerGroupSpec& group : groups_) {
     int64_t held_at_end = tiles_for(to).value;
     if (group.window) {
@@ -88,14 +129,16 @@ Bytes KvCache::growth_bytes(TokenCount from, TokenCount to, TokenCount step) con
       held_at_end = std::min(held_at_end, seen);
     }
     const int64_t tiles = std::max<int64_t>(0, held_at_end - tiles_needed(group, from).value);
-    // A record that does not fill granules shares its first with a tile that is there already.
-    const Bytes run = Bytes(round_up(saturating_product(group.tile_record.value, tiles), port_.granule().value));
     const auto layers = static_cast<int64_t>(group.layers.size());
-    sum += Bytes(saturating_product(run.value, layers));
-    const int64_t beyond = group.tile_record.value * (tiles_for(to) - tiles_for(from)).value;
-    tables += page_tables.table * (layers * (ceil_div(beyond, page_tables.reach.value) + (from.value == 0 ? 1 : 0)));
+    Bytes stripe(round_up(saturating_product(group.tile_record.value, tiles), granule));
+    // Records that do not fill granules: the first run shares one with a tile that is there already.
+    if (group.tile_record.value % granule != 0) stripe += Bytes(granule * (group.window ? runs : runs - 1));
+    sum += Bytes(saturating_product(stripe.value, layers));
+    const int64_t beyond =
+        ceil_div(saturating_product(group.tile_record.value, size_class(TileCount(new_tiles)).value), shape.reach.value);
+    tables += shape.table * (layers * (beyond + new_sets + runs - 1));
   }
-  return sum + std::min(tables, pool_.page_tables_for(tiles_for(to)));
+  return sum + (from.value == 0 ? std::min(tables, pool_.page_tables_for(tiles_for(to))) : tables);
 }
 
 Usage KvCache::usage() const {
@@ -126,6 +169,8 @@ const KvCache::Sequence& KvCache::sequence(SequenceId id) const {
   return *found->second;
 }
 
+const std::vector<LayerGroupSpec>& KvCache::groups() const { return groups_; }
+size_t KvCache::sequences() const { return sequences_.size(); }
 TokenCount KvCache::length(SequenceId id) const { return sequence(id).length; }
 std::span<const Run> KvCache::runs(SequenceId id, size_t group) const { return sequence(id).runs[group]; }
 int64_t KvCache::runs_version(SequenceId id) const { return sequence(id).runs_version; }
