@@ -142,7 +142,8 @@ class KvCache {
   [[nodiscard]] Match match(std::string_view key_space, std::span<const TokenId> tokens) const;
 
   // Bytes, page tables included, that a sequence needs at most to grow from `from` to `to` tokens in steps of at most `step`
-  // tokens. From 0: everything that it needs alone.
+  // tokens. From 0: everything that it needs alone. Opened with more max_tokens than `to` it may get a set with more page tables;
+  // if others read its windows too, what it leaves behind stays.
   [[nodiscard]] Bytes growth_bytes(TokenCount from, TokenCount to, TokenCount step) const;
 
   [[nodiscard]] Usage usage() const;
@@ -234,6 +235,8 @@ class KvCache {
   [[nodiscard]] TreePoint find(std::string_view key_space, std::span<const TokenId> tokens) const;
   [[nodiscard]] TreePoint last_checkpoint(TreePoint point) const;
   [[nodiscard]] bool can_extend(const TreePoint& point) const;
+  [[nodiscard]] Bytes first_tile_bytes() const;
+  [[nodiscard]] Bytes cached_bytes(const Node& node, size_t group, int64_t first, const Match& match) const;
 
   // Opening.
   [[nodiscard]] Result<std::optional<SequenceId>> open_at(TreePoint point, TokenCount max_tokens);
@@ -279,8 +282,10 @@ class KvCache {
   port::Vm& port_;
   const std::vector<LayerGroupSpec> groups_;
   const bool share_;
+  const TileCount largest_set_;
   bool has_windows_ = false;
-  Bytes tile_bytes_;  // of one tile in all groups
+  size_t widest_group_ = 0;  // of which sequences read most
+  Bytes tile_bytes_;         // of one tile in all groups
   Budget budget_;
   SegmentPool pool_;
   PrefixTree tree_;

@@ -87,7 +87,7 @@ void KvCache::update_victim(Node* node) {
 // anybody, nor are nodes without any.
 void KvCache::settle(Node* node) {
   while (node->parent != nullptr && node->leaf()) {
-    if (node->tail || node->readers > 0 || node->pins > 0) return;
+    if (node->tail || node->readers > 0) return;
     int64_t end = node->end();
     if (has_windows_) end = node->checkpoints.empty() ? node->begin() : node->checkpoints.back().position;
     if (end > node->begin()) {
@@ -120,7 +120,7 @@ void KvCache::cut(Node* node, int64_t end) {
   removed_tokens_ += node->end() - end;
   node->tokens.resize(static_cast<size_t>(end - node->begin()));
   lower_end(node);
-  if (covered(node)) {
+  if (node->pins == 0 && covered(node)) {
     Node* parent = node->parent;
     remove_detached(node);
     settle(parent);
@@ -145,7 +145,11 @@ void KvCache::remove_detached(Node* node) {
 }
 
 bool KvCache::evict(Bytes bytes) {
-  const Victim victim = order_.first([](const Victim& candidate) { return candidate.node->pins == 0; });
+  // What is copied from is the first tile of a node: what lies behind it may go.
+  const auto accept = [](const Victim& candidate) {
+    return candidate.node->pins == 0 || candidate.position > candidate.node->begin() + kTileTokens;
+  };
+  const Victim victim = order_.first(accept);
   if (victim.node == nullptr) return false;
   Node* node = victim.node;
   const Bytes before = budget_.backed(Purpose::kCached);
@@ -159,7 +163,8 @@ bool KvCache::evict(Bytes bytes) {
   } else {
     order_.raise_floor(node->last_use, node->end());
     const int64_t tiles = std::clamp<int64_t>(bytes.value / tile_bytes_.value + 1, 1, INT32_MAX);
-    const int64_t end = (tiles_for(TokenCount(node->end())).value - tiles) * kTileTokens;
+    int64_t end = (tiles_for(TokenCount(node->end())).value - tiles) * kTileTokens;
+    if (node->pins > 0) end = std::max(end, node->begin() + kTileTokens);
     if (end > node->begin()) {
       cut(node, end);
     } else {
