@@ -68,11 +68,16 @@ void add_user_flags(CLI::App& line, UserFlags& flags) {
   line.add_option("--max-users", flags.max_users, "Requests that are answered at once, at most")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  line.add_option("--itl-target-ms", flags.itl_target_ms,
+                  "While somebody decodes, a step takes no more of others' prompts than fits this time")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
 }
 
 void apply(const UserFlags& flags, sched::SchedulerOptions& options) {
   options.reserve = sched::parse_reserve(flags.reserve).value();
   options.max_running = flags.max_users;
+  options.itl_target_ms = flags.itl_target_ms;
 }
 
 Result<engine::EngineOptions> engine_options(const ModelFlags& flags) {

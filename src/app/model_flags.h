@@ -26,6 +26,7 @@ void add_model_flags(CLI::App& line, ModelFlags& flags);
 struct UserFlags {
   std::string reserve = "expected";
   int max_users = 256;
+  double itl_target_ms = 100;
 };
 
 void add_user_flags(CLI::App& line, UserFlags& flags);

@@ -95,13 +95,31 @@ class TokenizeTest(unittest.TestCase):
 
 
 class BenchTest(unittest.TestCase):
-    def test_json(self):
-        flags = ("--prompt", 32, "--new", 8, "--users", 1, "--runs", 2)
-        seen = json.loads(support.good("bench", "engine", "-m", support.tiny("llama"), *flags, "--json").text)
-        for key in ("prefill_tps", "decode_tps", "memory_gbps", "bandwidth_share"):
+    FLAGS = ("--prompt", 32, "--new", 8, "--runs", 2)
+
+    def bench(self, *flags):
+        return support.good("bench", "engine", "-m", support.tiny("llama"), *self.FLAGS, *flags).text
+
+    def test_one_user_is_an_object(self):
+        seen = json.loads(self.bench("--json"))
+        for key in ("prefill_tps", "decode_tps", "total_tps", "memory_gbps", "bandwidth_share", "rss_mib"):
             self.assertGreater(seen[key], 0, key)
-        self.assertEqual((seen["prompt_tokens"], seen["new_tokens"], seen["users"], seen["runs"]), (32, 8, 1, 2))
-        self.assertIn("tokens/s", support.good("bench", "engine", "-m", support.tiny("llama"), *flags).text)
+        self.assertEqual((seen["prompt_tokens"], seen["new_tokens"], seen["users"]), (32, 8, 1))
+        self.assertIn("users", self.bench())
+
+    def test_several_users_are_a_list(self):
+        seen = json.loads(self.bench("--users", "1,3", "--shared-prefix", 64, "--json"))
+        self.assertEqual([s["users"] for s in seen], [1, 3])
+        self.assertEqual([s["prompt_tokens"] for s in seen], [96, 288])
+        # What all have in common was computed before.
+        self.assertEqual([s["reused_tokens"] for s in seen], [64, 192])
+
+    def test_sweep_finds_the_end_of_memory(self):
+        seen = json.loads(self.bench("--users", 16, "--sweep", "--json"))
+        self.assertIsNone(seen["limit"])
+        self.assertEqual([s["users"] for s in seen["sweep"]], [1, 2, 4, 8, 16])
+        scarce = json.loads(self.bench("--users", 64, "--sweep", "--kv-memory", "256KiB", "--json"))
+        self.assertGreater(scarce["limit"]["request"], 1)
 
 
 class CompletionTest(unittest.TestCase):
