@@ -23,7 +23,7 @@ void Client::compute_expected(const FakeLaw& law, const tokenizer::Tokenizer& to
   const int64_t room = context.value - prompt + 1;
   const int64_t wish = request_.reply.max_tokens.value;
   const int64_t most = wish > 0 ? std::min(wish, room) : room;
-  longest_ = TokenCount(std::min(prompt + most, context.value));
+  longest_ = TokenCount(prompt + most);
   sampling::Sampler sampler(request_.reply.sampling, request_.choice);
   std::vector<float> logits(static_cast<size_t>(vocabulary));
   while (true) {

@@ -34,7 +34,7 @@ class Client {
   [[nodiscard]] const History& history() const { return history_; }
   [[nodiscard]] const ExpectedReply& expected() const { return expected_; }
   [[nodiscard]] const std::vector<TokenId>& got() const { return got_; }
-  // The most tokens that it may come to hold: prompt and output limit, within the context.
+  // Prompt and output limit: what it needs memory for, as requests are counted (one more than it comes to hold).
   [[nodiscard]] TokenCount longest() const { return longest_; }
   [[nodiscard]] bool asked_for_length() const { return request_.reply.max_tokens.value > 0; }
 

@@ -65,10 +65,11 @@ void Simulation::judge_fit(const Client& client) {
   }
 }
 
-// Who was the oldest admitted request all his life was never suspended.
+// Who was the oldest admitted request all his life was never suspended while the ceiling left him what he needs.
 void Simulation::judge_elders() {
   for (const auto& elder : clients_) {
     if (!elder->result() || elder->result()->suspensions == 0) continue;
+    if (need(elder->longest()) > elder->lowest_limit) continue;
     const int64_t started = elder->result()->started_ns;
     const auto may_be_older = [&](const auto& other) {
       if (other == elder) return false;
