@@ -243,10 +243,14 @@ void run_cascade_case(const Options& options, const KernelSet& set, const std::s
   }
   cascade.make_plan(team.size());
   copies.make_plan(team.size());
+  double bandwidth = 0;
+  for (int i = 0; i < 3; ++i) {
+    bandwidth = std::max(bandwidth, bench::read_bandwidth(team, contexts.memory.bytes().data(), contexts.memory.bytes().size()));
+  }
   const Compared times = compare(
       4 * options.seconds, [&] { cascade.run(set, team); }, [&] { copies.run(set, team); });
-  std::printf("cascade %s %d users, %d shared + %d own  %2d threads  shared %8.1f us, copies %8.1f us: %.2f times\n", model.c_str(),
-              users, shared, own, team.size(), times.first * 1e6, times.second * 1e6, times.ratio);
+  std::printf("cascade %s %d users, %d shared + %d own  %2d threads  shared %8.1f us, copies %8.1f us: %.2f times, at %.0f GB/s\n",
+              model.c_str(), users, shared, own, team.size(), times.first * 1e6, times.second * 1e6, times.ratio, bandwidth * 1e-9);
   std::fflush(stdout);
 }
 

@@ -106,7 +106,7 @@ class Worker {
   void finish(const Place& place) const;
   void finish_head(const Row& row, int kv_head, int head) const;
 
-  // This member's part of merging all spilled spans of a round, query by query.
+  // This member's part of merging the spilled spans of a round.
   void merge_spilled(const Round& round) const;
   // Those of one query, number `query` of its unit: the shares [member, member_end) begin in the unit.
   void merge_query(const Round& round, int member, int member_end, size_t query) const;
@@ -229,10 +229,13 @@ void Worker::merge_spilled(const Round& round) const {
     }
     int member_end = member + 1;
     while (member_end < me_.count && share_begin(round, member_end).same_unit(begin)) ++member_end;
+    // One member's spilled spans it merges itself: what it computed is near, and only what was accumulated before comes from
+    // another core. Those of several are merged by all members, each some queries.
     const size_t queries = rows_of(begin).size() * static_cast<size_t>(group_size(shape_));
-    const auto index = static_cast<size_t>(me_.index);
-    const auto count = static_cast<size_t>(me_.count);
-    for (size_t query = queries * index / count; query < queries * (index + 1) / count; ++query) {
+    const bool alone = member_end == member + 1;
+    const auto part = static_cast<size_t>(alone ? me_.index - member : me_.index);
+    const auto parts = static_cast<size_t>(alone ? 1 : me_.count);
+    for (size_t query = queries * part / parts; part < parts && query < queries * (part + 1) / parts; ++query) {
       merge_query(round, member, member_end, query);
     }
     member = member_end;

@@ -214,6 +214,13 @@ TEST(Cascade, LongPrefillGoesInRounds) {
   for (const int threads : {1, 2, 3, 8}) EXPECT_EQ(forest.run(threads), 0);
 }
 
+TEST(Cascade, MoreSpansThanAMemberSpillsGoInRounds) {
+  const KernelSet& set = best_kernel_set();
+  Forest forest(set, shape_of(1, 96, 16));  // one unit, as large as they are
+  forest.ask(forest.add(nullptr, 40 * kSpanTokens), 1);
+  for (const int threads : {1, 2, 3, 8}) EXPECT_EQ(forest.run(threads), 0);
+}
+
 // Sequences that leave a run of records, come back to it, or reach it after others had left it are no tree, and still right.
 TEST(Cascade, PiecesThatAreNoTreeAreComputedToo) {
   const KernelSet& set = best_kernel_set();

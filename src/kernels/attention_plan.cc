@@ -9,6 +9,8 @@
 namespace quire::kernels {
 namespace {
 
+// Queries of the smallest unit that a strip with more queries is cut into: enough that reading costs little.
+constexpr size_t kMinUnitQueries = 12;
 // What reading a tile costs, in queries of computing on it.
 constexpr int64_t kTileReadCost = 4;
 // A shared strip is a level of its own: it must save reading this many spans (for each KV head).
@@ -110,10 +112,12 @@ void AttentionPlan::add_runs(std::span<const KvPiece> pieces, const Seen& seen) 
     if (span_begin < span_end) {
       parent = node_of(origin, first.tile_stride, parent);
       Node& node = nodes_[parent];
-      node.span_begin = node.members == 0 ? span_begin : std::min(node.span_begin, span_begin);
+      node.shared_begin = std::min(node.shared_begin, std::max(node.span_begin, span_begin));
+      node.span_begin = std::min(node.span_begin, span_begin);
+      node.shared_end = std::max(node.shared_end, std::min(node.span_end, span_end));
       node.span_end = std::max(node.span_end, span_end);
       node.spans += span_end - span_begin;
-      ++node.members;
+      ++node.runs;
       runs_.push_back({.piece = p, .span_begin = span_begin, .span_end = span_end, .node = parent});
     }
     if (end_tile >= seen.tile_end) return;
@@ -142,11 +146,11 @@ void AttentionPlan::choose_shared_nodes() {
     Node& node = nodes_[i];
     node.depth = nodes_[node.parent].depth;
     const int64_t saved = node.spans - (node.span_end - node.span_begin);
-    if (node.members < 2 || saved < kMinSpansSaved || node.depth == kMaxDepth) continue;
+    if (node.runs < 2 || saved < kMinSpansSaved || node.depth == kMaxDepth) continue;
     node.shared = true;
     deepest = std::max(deepest, ++node.depth);
-    node.member_end = members;
-    members += node.members;
+    node.member_begin = node.member_end = members;
+    members += node.runs;
     spans_saved_ += saved;
   }
   members_.resize(members);
@@ -167,9 +171,11 @@ void AttentionPlan::add_own_strips(std::span<const AttentionInput> inputs) {
       add_strip({.input = i, .piece = piece, .level = level}, row_begin);
     };
     for (size_t r = seen.run_begin; r < seen.run_end; ++r) {
-      const Run& run = runs_[r];
+      Run run = runs_[r];
       Node& node = nodes_[run.node];
-      if (!node.shared) continue;
+      run.span_begin = std::max(run.span_begin, node.shared_begin);
+      run.span_end = std::min(run.span_end, node.shared_end);
+      if (!node.shared || run.span_begin >= run.span_end) continue;
       add_until(run.span_begin, 2 * node.depth - 2);
       members_[node.member_end++] = {.input = i, .run = run};
       span = run.span_end;
@@ -187,8 +193,8 @@ void AttentionPlan::add_shared_strips(std::span<const AttentionInput> inputs) {
     return a.input < b.input;
   };
   for (const Node& node : nodes_) {
-    if (!node.shared) continue;
-    const std::span<Member> members = std::span(members_).subspan(node.member_end - node.members, node.members);
+    const std::span<Member> members = std::span(members_).subspan(node.member_begin, node.member_end - node.member_begin);
+    if (members.empty()) continue;
     if (!std::is_sorted(members.begin(), members.end(), longer)) std::sort(members.begin(), members.end(), longer);
     const size_t row_begin = rows_.size();
     for (const Member& member : members) add_rows(inputs, member.input, member.run.span_begin, member.run.span_end);
@@ -209,10 +215,20 @@ void AttentionPlan::add_rows(std::span<const AttentionInput> inputs, size_t inpu
   }
 }
 
+// Blocks as large as they may be, or somewhat smaller where their units go evenly into the team's shares: then nothing is spilled.
+size_t AttentionPlan::blocks_for(size_t rows) const {
+  const auto least = static_cast<size_t>(ceil_div(static_cast<int64_t>(rows), rows_of_unit(shape_)));
+  const size_t most = std::min(rows, rows * static_cast<size_t>(group_size(shape_)) / kMinUnitQueries);
+  for (size_t blocks = least; blocks <= most && blocks < least + static_cast<size_t>(threads_); ++blocks) {
+    if (blocks * static_cast<size_t>(shape_.kv_heads) % static_cast<size_t>(threads_) == 0) return blocks;
+  }
+  return least;
+}
+
 // A strip of the rows from `row_begin` on, in blocks of nearly equal size.
 void AttentionPlan::add_strip(Strip strip, size_t row_begin) {
   const size_t count = rows_.size() - row_begin;
-  const auto blocks = static_cast<size_t>(ceil_div(static_cast<int64_t>(count), rows_of_unit(shape_)));
+  const size_t blocks = blocks_for(count);
   strip.block_begin = blocks_.size();
   for (size_t b = 0; b < blocks; ++b) {
     Block block{.row_begin = row_begin + count * b / blocks, .row_end = row_begin + count * (b + 1) / blocks};

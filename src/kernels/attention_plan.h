@@ -137,11 +137,15 @@ class AttentionPlan {
     size_t parent = 0;
     size_t depth = 0;  // shared nodes from the root to here
     bool shared = false;
-    int64_t spans = 0;  // of all members
-    int64_t span_begin = 0;
+    size_t runs = 0;
+    int64_t spans = 0;  // of all runs
+    int64_t span_begin = INT64_MAX;
     int64_t span_end = 0;
-    size_t members = 0;
-    size_t member_end = 0;  // of members_, as far as they are there
+    // The spans before and behind are of one run alone.
+    int64_t shared_begin = INT64_MAX;
+    int64_t shared_end = 0;
+    size_t member_begin = 0;  // of members_
+    size_t member_end = 0;    // as far as they are there
   };
   struct Member {
     size_t input = 0;
@@ -153,6 +157,7 @@ class AttentionPlan {
   void add_runs(std::span<const KvPiece> pieces, const Seen& seen);
   size_t node_of(uintptr_t origin, int64_t stride, size_t parent);
   void choose_shared_nodes();
+  [[nodiscard]] size_t blocks_for(size_t rows) const;
   void add_own_strips(std::span<const AttentionInput> inputs);
   void add_shared_strips(std::span<const AttentionInput> inputs);
   void add_rows(std::span<const AttentionInput> inputs, size_t input, int64_t span_begin, int64_t span_end);
