@@ -17,4 +17,6 @@ std::tm local_time() {
   return parts;
 }
 
+int64_t unix_seconds() { return std::time(nullptr); }
+
 }  // namespace quire::port

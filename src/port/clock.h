@@ -16,4 +16,7 @@ namespace quire::port {
 // Date and time of day in this machine's time zone.
 [[nodiscard]] std::tm local_time();
 
+// Seconds since the beginning of 1970, UTC.
+[[nodiscard]] int64_t unix_seconds();
+
 }  // namespace quire::port

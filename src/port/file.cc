@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -78,6 +79,12 @@ std::string directory_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// A new name lasts over a power failure once its directory is synced; some file systems cannot, and need not.
+void sync_directory_of(const std::string& path) {
+  const FileDescriptor directory(::open(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.is_open()) (void)::fsync(directory.get());
+}
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -122,6 +129,60 @@ void MappedFile::drop(size_t offset, size_t length) const {
   (void)::madvise(const_cast<std::byte*>(bytes_.data()) + begin, offset + length - begin, MADV_DONTNEED);
 }
 
+Result<AppendFile> AppendFile::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return path_error(path, "open", errno);
+  AppendFile file(fd, path, false, Bytes(0));
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return path_error(path, "look at it", errno);
+  if (!S_ISREG(info.st_mode)) return file;
+  // Where a file system has no locks there is nobody to ask.
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("{}: another process is writing it; wait for it or name another file", path));
+  }
+  file.regular_ = true;
+  file.size_ = Bytes(info.st_size);
+  sync_directory_of(path);
+  return file;
+}
+
+AppendFile::AppendFile(AppendFile&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)), regular_(other.regular_), size_(other.size_) {}
+
+AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  std::swap(regular_, other.regular_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+AppendFile::~AppendFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status AppendFile::cut(Bytes size) {
+  QUIRE_CHECK(regular_ && size.value >= 0 && size <= size_);
+  if (::ftruncate(fd_, size.value) != 0) return path_error(path_, "cut", errno);
+  size_ = size;
+  return {};
+}
+
+Status AppendFile::append(std::string_view bytes) {
+  if (Status status = write_all(fd_, path_, bytes); !status.ok()) {
+    if (regular_) (void)::ftruncate(fd_, size_.value);
+    return status;
+  }
+  size_ += Bytes(static_cast<int64_t>(bytes.size()));
+  return {};
+}
+
+Status AppendFile::sync() {
+  if (regular_ && ::fdatasync(fd_) != 0) return path_error(path_, "sync", errno);
+  return {};
+}
+
 Result<std::string> read_file(const std::string& path, Bytes max_bytes) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return path_error(path, "open", errno);
@@ -151,9 +212,7 @@ Status write_file_atomically(const std::string& path, std::string_view bytes) {
     ::unlink(temporary.c_str());
     return status;
   }
-  // The rename itself lasts over a power failure once the directory is synced; some file systems cannot, and need not.
-  const FileDescriptor directory(::open(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.is_open()) (void)::fsync(directory.get());
+  sync_directory_of(path);
   return {};
 }
 

@@ -40,6 +40,38 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+// A file that grows at its end while this process has it open; another one that would open it so is refused meanwhile. Pipes and
+// devices can be written too, but neither cut nor synced.
+class AppendFile {
+ public:
+  // Opens the file at its end, or makes an empty one. kInvalidArgument: it is a directory, or another process has it.
+  [[nodiscard]] static Result<AppendFile> open(const std::string& path);
+
+  AppendFile(AppendFile&& other) noexcept;
+  AppendFile& operator=(AppendFile&& other) noexcept;
+  ~AppendFile();
+
+  // Whether it is a file, which can be cut, and not a pipe or a device.
+  [[nodiscard]] bool regular() const { return regular_; }
+  [[nodiscard]] Bytes size() const { return size_; }
+
+  // Leaves the first `size` bytes. Only of a regular file, and not more than it has.
+  [[nodiscard]] Status cut(Bytes size);
+  // After an error a regular file is as long as it was: all of the bytes are there or none.
+  [[nodiscard]] Status append(std::string_view bytes);
+  // Returns when what was written would survive a power failure.
+  [[nodiscard]] Status sync();
+
+ private:
+  AppendFile(int fd, std::string path, bool regular, Bytes size)
+      : fd_(fd), path_(std::move(path)), regular_(regular), size_(size) {}
+
+  int fd_;
+  std::string path_;
+  bool regular_;
+  Bytes size_;
+};
+
 // The content of a file of at most `max_bytes`; a longer one is an error (kLimit). Works for files of /proc and /sys too, whose
 // size is not known before they are read.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, Bytes max_bytes);

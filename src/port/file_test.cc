@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -126,6 +128,69 @@ TEST_F(FileTest, ReadsUpToTheLimit) {
   EXPECT_EQ(read_file(path("missing"), Bytes(10)).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(read_file(directory_, Bytes(10)).error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(*read_file("/proc/self/status", Bytes(1 << 20)), HasSubstr("VmRSS"));
+}
+
+TEST_F(FileTest, AFileGrowsAtItsEnd) {
+  const std::string target = file_with("log", "one\n");
+  Result<AppendFile> file = AppendFile::open(target);
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE(file->regular());
+  EXPECT_EQ(file->size(), Bytes(4));
+  EXPECT_TRUE(file->append("two\n").ok());
+  EXPECT_TRUE(file->sync().ok());
+  EXPECT_EQ(*read_file(target, Bytes(100)), "one\ntwo\n");
+  EXPECT_TRUE(file->cut(Bytes(4)).ok());
+  EXPECT_TRUE(file->append("three\n").ok());
+  EXPECT_EQ(file->size(), Bytes(10));
+  EXPECT_EQ(*read_file(target, Bytes(100)), "one\nthree\n");
+  ASSERT_TRUE(AppendFile::open(path("new")).ok());
+  EXPECT_EQ(*read_file(path("new"), Bytes(100)), "");
+}
+
+TEST_F(FileTest, AFileGrowsForOneProcessAtATime) {
+  {
+    Result<AppendFile> first = AppendFile::open(path("log"));
+    const AppendFile moved = std::move(first).value();
+    const Result<AppendFile> second = AppendFile::open(path("log"));
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(second.error().message, HasSubstr("another process"));
+  }
+  EXPECT_TRUE(AppendFile::open(path("log")).ok());
+}
+
+TEST_F(FileTest, WhatIsNoFileCannotBeCut) {
+  Result<AppendFile> device = AppendFile::open("/dev/null");
+  ASSERT_TRUE(device.ok());
+  EXPECT_FALSE(device->regular());
+  EXPECT_TRUE(device->append("x").ok());
+  EXPECT_TRUE(device->sync().ok());
+  EXPECT_EQ(AppendFile::open(directory_).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(AppendFile::open(path("no/such/file")).error().code, ErrorCode::kNotFound);
+}
+
+// A file that may not grow: nothing of what did not fit is left.
+TEST_F(FileTest, AnAppendThatFailsLeavesTheFileAsItWas) {
+  Result<AppendFile> full = AppendFile::open("/dev/full");
+  ASSERT_TRUE(full.ok());
+  const Status status = full->append("x");
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr("the disk is full"));
+
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto ignored = ::signal(SIGXFSZ, SIG_IGN);
+  Result<AppendFile> file = AppendFile::open(path("bounded"));
+  ASSERT_TRUE(file->append("whole\n").ok());
+  const rlimit bounded{.rlim_cur = 10, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &bounded), 0);
+  const Status refused = file->append("too long for it\n");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, ignored);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_EQ(*read_file(path("bounded"), Bytes(100)), "whole\n");
+  EXPECT_TRUE(file->append("again\n").ok());
+  EXPECT_EQ(*read_file(path("bounded"), Bytes(100)), "whole\nagain\n");
 }
 
 TEST_F(FileTest, AnAtomicWriteReplacesAndLeavesNothingBehind) {
