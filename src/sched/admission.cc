@@ -20,14 +20,14 @@ TokenCount cut_to_fit(const MemoryView& memory, Bytes limit, TokenCount prompt, 
 }
 
 AdmissionRound::AdmissionRound(JobTable& table, const SchedulerOptions& options, const LengthPredictor& lengths,
-                               const MemoryView& memory, const Step& step, StepPlan& plan)
+                               const MemoryView& memory, const MemoryView::Usage& usage, const Step& step, StepPlan& plan)
     : table_(table),
       options_(options),
       lengths_(lengths),
       memory_(memory),
       step_(step),
       plan_(plan),
-      usage_(memory.usage()),
+      usage_(usage),
       clock_{.now_ns = step.now_ns, .ageing_ns = options.ageing_ns, .most_urgent = table.most_urgent()} {}
 
 // --- The order

@@ -37,7 +37,7 @@ class AdmissionRound {
     int64_t pause_ns;  // for jobs that the limit stands in the way of
   };
   AdmissionRound(JobTable& table, const SchedulerOptions& options, const LengthPredictor& lengths, const MemoryView& memory,
-                 const Step& step, StepPlan& plan);
+                 const MemoryView::Usage& usage, const Step& step, StepPlan& plan);
 
   void run();
 

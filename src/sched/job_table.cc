@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "base/check.h"
 
@@ -329,18 +330,18 @@ Job* JobTable::elder() const {
 
 Job* JobTable::victim() const {
   const Job* elder = this->elder();
+  const auto rank = [](const Job* job) { return std::tuple(job->resting, job->spec.priority, job->admission); };
   Job* chosen = nullptr;
+  Job* spared = nullptr;
   for (Job* job : running_) {
     if (job->opening) continue;
-    if (chosen == nullptr || chosen == elder) {
+    if (job == elder) {
+      spared = job;
+    } else if (chosen == nullptr || rank(job) > rank(chosen)) {
       chosen = job;
-      continue;
     }
-    if (job == elder) continue;
-    const auto rank = [](const Job* each) { return std::tuple(each->resting, each->spec.priority, each->admission); };
-    if (rank(job) > rank(chosen)) chosen = job;
   }
-  return chosen;
+  return chosen != nullptr ? chosen : spared;
 }
 
 std::vector<const Job*> JobTable::sorted() const {

@@ -67,13 +67,14 @@ class Scheduler::Impl {
     now_ns_ = now_ns;
     ++plans_;
     StepPlan plan;
+    const MemoryView::Usage usage = memory.usage();
     expire(plan);
-    refuse_new_ones(memory, plan);
+    refuse_new_ones(memory, usage.limit, plan);
     table_.resume_due(plans_, now_ns);
-    const bool shrunk = shrink(memory, plan);
+    const bool shrunk = shrink(memory, usage, plan);
     table_.balance_tenants();
     bool cut_short = false;
-    if (!shrunk && !stalled()) cut_short = admit(memory, plan);
+    if (!shrunk && !stalled()) cut_short = admit(memory, usage, plan);
     note_resting();
     const OrderClock clock{.now_ns = now_ns, .ageing_ns = options_.ageing_ns, .most_urgent = table_.most_urgent()};
     plan.work = StepWork(table_, options_, cost_, clock).plan(last_decoded_);
@@ -152,8 +153,7 @@ class Scheduler::Impl {
   }
 
   // What can never fit does not wait for its turn to hear it.
-  void refuse_new_ones(const MemoryView& memory, StepPlan& plan) {
-    const Bytes limit = memory.usage().limit;
+  void refuse_new_ones(const MemoryView& memory, Bytes limit, StepPlan& plan) {
     for (const JobId id : std::exchange(fresh_, {})) {
       Job* job = table_.find(id);
       if (job == nullptr) continue;
@@ -167,8 +167,7 @@ class Scheduler::Impl {
   }
 
   // The limit has fallen below what is held: whoever must, goes; the next plan sees what came of it. True when somebody went.
-  bool shrink(const MemoryView& memory, StepPlan& plan) {
-    const MemoryView::Usage usage = memory.usage();
+  bool shrink(const MemoryView& memory, const MemoryView::Usage& usage, StepPlan& plan) {
     Bytes excess = usage.held - usage.limit;
     while (excess.value > 0) {
       Job* victim = table_.victim();
@@ -189,8 +188,9 @@ class Scheduler::Impl {
     return std::any_of(running.begin(), running.end(), [](const Job* job) { return job->stalled_since_ns && !job->resting; });
   }
 
-  bool admit(const MemoryView& memory, StepPlan& plan) {
-    AdmissionRound round(table_, options_, lengths_, memory, {.now_ns = now_ns_, .plan = plans_, .pause_ns = pause_ns()}, plan);
+  bool admit(const MemoryView& memory, const MemoryView::Usage& usage, StepPlan& plan) {
+    AdmissionRound round(table_, options_, lengths_, memory, usage, {.now_ns = now_ns_, .plan = plans_, .pause_ns = pause_ns()},
+                         plan);
     round.run();
     refusals_ += round.refused();
     return round.cut_short();

@@ -18,7 +18,9 @@
 //
 // Order among jobs (urgency, see order.h): one documented function of priority, age and tenant.
 //
-// The elder is the oldest admitted job over all tenants and priorities: it is never suspended while another one can be.
+// The elder is the oldest admitted job over all tenants and priorities whose reader does not rest: it is never suspended while
+// another one can be. docs/scheduling.md explains the policies.
+//
 // Only the owner thread calls any of this.
 #pragma once
 
@@ -128,7 +130,8 @@ struct StepPlan {
   std::vector<Open> opened;      // to be opened at the memory, in this order
   std::vector<Work> work;        // decoding first
 
-  // Nothing runs, and until when nothing will unless somebody submits, cancels or reads; nothing: for ever (S3).
+  // Only when there is no work: nothing runs, and until when nothing will unless somebody submits, cancels or reads; nothing: for
+  // ever (S3).
   std::optional<int64_t> idle_until_ns = {};
 };
 
@@ -145,15 +148,17 @@ class Scheduler {
   ~Scheduler();
 
   void submit(const JobSpec& job);
-  // The job is over, or gone at its own wish: in any state. Its memory is the caller's affair.
+  // The job is over, or gone at its own wish: in any state. Its memory is the caller's affair. Nothing happens when there is no
+  // such job (any more): what plan() has refused or expired has ended already.
   void end(JobId job);
-  // A slow reader rests his job until he has read. A resting job keeps its memory while nobody needs it.
+  // A slow reader rests his job until he has read. A resting job keeps its memory while nobody needs it. Nothing happens when there
+  // is no such job.
   void set_resting(JobId job, bool resting);
 
   [[nodiscard]] StepPlan plan(int64_t now_ns, const MemoryView& memory);
 
-  // What became of StepPlan::opened: the job runs and has `reused` of its tokens at once; or there was no room after all, and it is
-  // where it was. Work planned for it counts for nothing then.
+  // What became of each of StepPlan::opened, before the next plan(): the job runs and has `reused` of its tokens at once; or there
+  // was no room after all, and it is where it was. Work planned for it counts for nothing then.
   void opened(JobId job, TokenCount reused);
   void not_opened(JobId job);
 
