@@ -40,14 +40,17 @@ Result<Reservation> SimVm::reserve(Bytes bytes) {
   made.backed.resize(static_cast<size_t>(rounded.value / unit));
   std::byte* base = nullptr;
   if (options_.real_memory) {
-    // Room to begin at a granule's border.
-    made.memory.resize(static_cast<size_t>(rounded.value + unit), kGarbage);
-    const auto address = reinterpret_cast<uintptr_t>(made.memory.data());
-    base = made.memory.data() + (round_up(static_cast<int64_t>(address), unit) - static_cast<int64_t>(address));
+    const int64_t reach = page_tables().reach.value;
+    const auto offset = static_cast<int64_t>(next_base_ % static_cast<uint64_t>(reach));
+    const int64_t block = round_up(offset + rounded.value, reach);
+    made.memory.reset(static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(reach), static_cast<size_t>(block))));
+    QUIRE_CHECK(made.memory != nullptr, "the machine has the memory that is simulated");
+    base = made.memory.get() + offset;
+    std::fill_n(base, rounded.value, kGarbage);
   } else {
     base = reinterpret_cast<std::byte*>(next_base_);
-    next_base_ += static_cast<uint64_t>(rounded.value + unit);
   }
+  next_base_ += static_cast<uint64_t>(rounded.value + unit);
   areas_.emplace(base, std::move(made));
   counters_.reserved += rounded;
   counters_.reservations += 1;

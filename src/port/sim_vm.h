@@ -1,9 +1,12 @@
 // Virtual memory in simulation: arithmetic over granules, with a limit on what may be backed at once. With `real_memory` the backed
 // bytes can be read and written too; there memory that was never backed or was given back holds garbage, so that whoever reads it
-// shows (POSIX would give zeros). Real memory is taken when it is reserved, so at most 1 GiB of it can be.
+// shows (POSIX would give zeros). Real memory is taken when it is reserved, so at most 1 GiB of it can be. Where a reservation lies
+// beside the page tables' borders is the same in every run, with memory or without.
 #pragma once
 
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "port/vm.h"
@@ -49,8 +52,11 @@ class SimVm final : public Vm {
 
  private:
   struct Area {
-    std::vector<bool> backed;       // by granule
-    std::vector<std::byte> memory;  // where has_memory()
+    struct Free {
+      void operator()(std::byte* block) const { std::free(block); }
+    };
+    std::vector<bool> backed;                 // by granule
+    std::unique_ptr<std::byte, Free> memory;  // where has_memory()
   };
 
   [[nodiscard]] Area& area(const Reservation& reservation);

@@ -373,6 +373,21 @@ TEST(SimVm, GarbageStandsWhereNothingIsBacked) {
   vm.release(std::move(*reservation));
 }
 
+TEST(SimVm, ReservationsLieTheSameWithMemoryAndWithout) {
+  SimVm counting;
+  SimVm real({.real_memory = true});
+  const auto reach = static_cast<uintptr_t>(real.page_tables().reach.value);
+  std::vector<Reservation> reservations;
+  for (const int64_t granules : {3, 1, 600, 7, 511, 2}) {
+    for (SimVm* vm : {&counting, &real}) reservations.push_back(vm->reserve(Bytes(granules * 4096)).value());
+    const auto beside_border = [&](size_t back) {
+      return reinterpret_cast<uintptr_t>(reservations[reservations.size() - back].base()) % reach;
+    };
+    EXPECT_EQ(beside_border(1), beside_border(2)) << granules;
+  }
+  for (size_t i = 0; i < reservations.size(); ++i) (i % 2 == 0 ? counting : real).release(std::move(reservations[i]));
+}
+
 TEST(SimVm, TheCeilingMayFallWhileMemoryIsHeld) {
   SimVm vm({.granule = Bytes(4096)});
   Result<Reservation> reservation = vm.reserve(Bytes(10 * 4096));
