@@ -190,8 +190,8 @@ class KvCache {
 
   // --- Views: valid until the next open, fork, close, commit or append of the same sequence; what they name stays until then.
 
-  // In position order, without gaps from the first tile that the next token sees. The last run reaches to the end of its segment:
-  // tiles beyond length() are only addresses until they are committed.
+  // In position order, without gaps, from the first tile that the next token sees or one before it. The last run reaches to the end
+  // of its segment. Tiles beyond length() are only addresses until they are committed, and so are tiles that a window left behind.
   [[nodiscard]] std::span<const Run> runs(SequenceId sequence, size_t group) const;
   // Grows with each change of a run other than by tiles that the last one covered already: views made from runs() can be kept
   // until then.

@@ -90,6 +90,8 @@ void KvCache::settle(Node* node) {
     if (node->tail || node->readers > 0) return;
     int64_t end = node->end();
     if (has_windows_) end = node->checkpoints.empty() ? node->begin() : node->checkpoints.back().position;
+    // What is copied from keeps its whole first tile: with less it might equal a sibling.
+    if (node->pins > 0) end = std::clamp(node->begin() + kTileTokens, end, node->end());
     if (end > node->begin()) {
       if (end < node->end()) {
         cut(node, end);
@@ -162,7 +164,7 @@ bool KvCache::evict(Bytes bytes) {
     settle(node);
   } else {
     order_.raise_floor(node->last_use, node->end());
-    const int64_t tiles = std::clamp<int64_t>(bytes.value / tile_bytes_.value + 1, 1, INT32_MAX);
+    const int64_t tiles = std::clamp<int64_t>(ceil_div(std::min(bytes, budget_.backed()).value, tile_bytes_.value), 1, INT32_MAX);
     int64_t end = (tiles_for(TokenCount(node->end())).value - tiles) * kTileTokens;
     if (node->pins > 0) end = std::max(end, node->begin() + kTileTokens);
     if (end > node->begin()) {

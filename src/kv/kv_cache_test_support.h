@@ -28,6 +28,7 @@ inline Tokens operator+(Tokens a, const Tokens& b) {
   return a;
 }
 
+inline Tokens slice(const Tokens& tokens, int64_t begin, int64_t end) { return {tokens.begin() + begin, tokens.begin() + end}; }
 inline Tokens first(const Tokens& tokens, int64_t count) { return {tokens.begin(), tokens.begin() + count}; }
 
 inline LayerGroupSpec full_group(int layers, int64_t record) {
