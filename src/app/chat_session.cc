@@ -36,6 +36,7 @@ chat::PromptOptions prompt_options(const tokenizer::Tokenizer& tokenizer) {
 }
 
 constexpr std::chrono::milliseconds kLookEvery(50);  // for Ctrl-C
+constexpr int64_t kStallNs = 1'000'000'000;  // without memory a reply ends soon: there is nobody here whose end could make room
 
 std::string_view end_name(const Answer& answer) {
   if (answer.end == engine::ReplyEnd::kCancelled) return "interrupted";
@@ -84,6 +85,7 @@ Result<ChatSession> ChatSession::create(engine::Engine& engine, SessionOptions o
   }
   engine::StepLoopOptions loop_options = engine.loop_options();
   loop_options.context = options.context;
+  loop_options.scheduler.stall_limit_ns = kStallNs;
   QUIRE_TRY(auto loop, engine::LoopThread::start(engine.runner(), engine.tokenizer(), engine.cache(), loop_options));
   return ChatSession(engine, std::move(options), std::move(loop));
 }
@@ -128,9 +130,9 @@ Result<std::vector<TokenId>> ChatSession::prompt_tokens(const std::string& text)
   const tokenizer::Tokenizer& tokenizer = engine_->tokenizer();
   std::vector<TokenId> tokens;
   if (uses_template()) {
-    const Result<std::string> prompt = chat::render_chat(*engine_->chat_template(), messages_, prompt_options(tokenizer));
+    const Result<chat::MarkedText> prompt = chat::render_chat(*engine_->chat_template(), messages_, prompt_options(tokenizer));
     if (!prompt.ok()) return at("the chat template", not_usage(prompt.error()));
-    QUIRE_TRY(tokens, tokenizer.encode(*prompt, {.parse_special = true}));
+    QUIRE_TRY(tokens, tokenizer.encode(prompt->text(), {.parse_special = true, .plain = prompt->input()}));
   } else {
     QUIRE_TRY(tokens, tokenizer.encode(text, {.add_special = true}));
   }

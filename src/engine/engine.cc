@@ -99,19 +99,22 @@ Status Engine::make_cache(const EngineOptions& options, Bytes left) {
                                   "programs or choose a smaller --chunk",
                                   options.chunk, format_bytes(working), format_bytes(rest)));
   }
-  Bytes limit = rest - working;
+  const MemorySource source = this_process();
+  constexpr Bytes kAny(INT64_MAX);
+  Bytes limit = std::min(rest - working, MemoryCeiling(source, working, Bytes(0), kAny).at_start());
+  std::optional<Bytes> asked = options.kv_memory;
   const kv::SegmentPoolOptions pool = segments(limit);
-  if (options.kv_memory && *options.kv_memory > limit) {
+  if (asked && *asked > limit) {
     return make_error(
         ErrorCode::kOutOfMemory,
         fmt::format("a KV cache of {} takes more than the {} that are left beside the weights and {} of working memory; "
                     "close other programs or choose a smaller --kv-memory, or auto",
-                    format_bytes(*options.kv_memory), format_bytes(limit), format_bytes(working)));
+                    format_bytes(*asked), format_bytes(limit), format_bytes(working)));
   }
-  const Bytes automatic = limit + kMemoryMargin - automatic_margin(limit);
+  if (!asked && pool.largest == kSmallSet) asked = limit;  // addresses stay as short as they are
+  ceiling_.emplace(source, working, Bytes(0), asked);
   cache_.emplace(vm_, groups_,
-                 kv::KvCacheOptions{.limit = options.kv_memory.value_or(automatic), .share = options.share, .segments = pool});
-  ceiling_.emplace(this_process(), working, Bytes(0), options.kv_memory);
+                 kv::KvCacheOptions{.limit = std::min(limit, ceiling_->at_start()), .share = options.share, .segments = pool});
   return {};
 }
 

@@ -24,13 +24,17 @@ MemorySource this_process() {
 MemoryCeiling::MemoryCeiling(MemorySource source, Bytes working, Bytes held, std::optional<Bytes> asked)
     : source_(std::move(source)), working_(working), asked_(asked), resident_before_(source_.resident() - held) {}
 
-Bytes MemoryCeiling::now(Bytes held) const {
+Bytes MemoryCeiling::now(Bytes held) const { return allowed(held, kRunningMargin); }
+
+Bytes MemoryCeiling::at_start() const { return allowed(Bytes(0), kMemoryMargin); }
+
+Bytes MemoryCeiling::allowed(Bytes held, Bytes margin) const {
   const Bytes most = asked_.value_or(Bytes(INT64_MAX));
   const std::optional<Bytes> left = source_.left();
   if (!left) return most;
   const Bytes touched = std::clamp(source_.resident() - held - resident_before_, Bytes(0), working_);
   const Bytes all = *left + held - (working_ - touched);
-  const Bytes margin = asked_ ? kMemoryMargin : automatic_margin(all);
+  if (!asked_) margin += automatic_margin(all);
   return std::clamp(all - margin, Bytes(0), most);
 }
 

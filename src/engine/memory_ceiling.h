@@ -17,13 +17,15 @@ struct MemorySource {
 };
 [[nodiscard]] MemorySource this_process();
 
-// Memory that is nobody's: texts, tokens, the tables of the system. The KV cache leaves it alone.
+// Memory that is nobody's: texts, tokens, threads, the tables of the system. The KV cache leaves it alone at the start. While it
+// runs, a part of it has been taken; it leaves the rest.
 inline constexpr Bytes kMemoryMargin(int64_t{16} << 20);
+inline constexpr Bytes kRunningMargin(int64_t{8} << 20);
 
 // What a budget of its own choice leaves beside that: on a machine with much memory the others' needs vary more.
-[[nodiscard]] constexpr Bytes automatic_margin(Bytes left) { return kMemoryMargin + Bytes(left.value / 20); }
+[[nodiscard]] constexpr Bytes automatic_margin(Bytes left) { return Bytes(left.value / 20); }
 
-// allowed = left + held by the cache - working memory that is not touched yet - margin, at least 0; never above a limit that was
+// allowed = left + held by the cache - working memory that is not touched yet - margins, at least 0; never above a limit that was
 // asked for.
 class MemoryCeiling {
  public:
@@ -33,8 +35,12 @@ class MemoryCeiling {
 
   // The bytes that a cache which holds `held` may hold.
   [[nodiscard]] Bytes now(Bytes held) const;
+  // The same before anything runs: kMemoryMargin is left.
+  [[nodiscard]] Bytes at_start() const;
 
  private:
+  [[nodiscard]] Bytes allowed(Bytes held, Bytes margin) const;
+
   MemorySource source_;
   Bytes working_;
   std::optional<Bytes> asked_;

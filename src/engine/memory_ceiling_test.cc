@@ -26,7 +26,8 @@ struct Machine {
 TEST(MemoryCeiling, LeavesWorkingMemoryAndAMargin) {
   Machine machine;
   const MemoryCeiling ceiling(machine.source(), mib(50), Bytes(0), std::nullopt);
-  EXPECT_EQ(ceiling.now(Bytes(0)), mib(950) - automatic_margin(mib(950)));
+  EXPECT_EQ(ceiling.now(Bytes(0)), mib(950) - automatic_margin(mib(950)) - kRunningMargin);
+  EXPECT_EQ(ceiling.at_start(), mib(950) - automatic_margin(mib(950)) - kMemoryMargin);
 }
 
 TEST(MemoryCeiling, StaysWhenTheCacheGrowsAndWhenWorkingMemoryIsTouched) {
@@ -54,8 +55,8 @@ TEST(MemoryCeiling, FollowsOthersDownAndUp) {
   const MemoryCeiling ceiling(machine.source(), mib(50), Bytes(0), mib(800));
   EXPECT_EQ(ceiling.now(Bytes(0)), mib(800));
   machine.left = mib(500);
-  EXPECT_EQ(ceiling.now(Bytes(0)), mib(450) - kMemoryMargin);
-  EXPECT_EQ(ceiling.now(mib(100)), mib(550) - kMemoryMargin);
+  EXPECT_EQ(ceiling.now(Bytes(0)), mib(450) - kRunningMargin);
+  EXPECT_EQ(ceiling.now(mib(100)), mib(550) - kRunningMargin);
   machine.left = mib(10);
   EXPECT_EQ(ceiling.now(Bytes(0)), Bytes(0));
   machine.left = mib(5000);
