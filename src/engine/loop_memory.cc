@@ -18,7 +18,7 @@ TokenCount common_beginning(const Job& waiting, const Job& other) {
 
 sched::MemoryView::Usage LoopMemory::usage() const {
   const kv::Usage usage = cache_.usage();
-  return {.limit = usage.limit, .held = usage.backed - usage.evictable, .evictable = usage.evictable};
+  return {.limit = ceiling_, .held = usage.backed - usage.evictable, .evictable = usage.evictable};
 }
 
 Bytes LoopMemory::growth(TokenCount from, TokenCount to) const { return cache_.growth_bytes(from, to, step_); }

@@ -16,11 +16,15 @@ class LoopMemory final : public sched::MemoryView {
  public:
   // A sequence grows by at most `step` tokens at once. All arguments must outlive the view.
   LoopMemory(const kv::KvCache& cache, const JobTable& jobs, const std::vector<Job*>& running, TokenCount step)
-      : cache_(cache), jobs_(jobs), running_(running), step_(step) {}
+      : cache_(cache), jobs_(jobs), running_(running), step_(step), ceiling_(cache.usage().limit) {}
 
   [[nodiscard]] Usage usage() const override;
   [[nodiscard]] Bytes growth(TokenCount from, TokenCount to) const override;
   [[nodiscard]] Offer offer(sched::JobId id, std::span<const sched::JobId> opening) const override;
+
+  // What the cache may hold. Its own limit can be lower for a while, when the system has refused memory: that is for steps to find
+  // out, not a reason to refuse requests.
+  void set_ceiling(Bytes ceiling) { ceiling_ = ceiling; }
 
   // Sequences were opened or closed, prompts went on, cache was evicted.
   void content_changed() { ++epoch_; }
@@ -40,6 +44,7 @@ class LoopMemory final : public sched::MemoryView {
   const JobTable& jobs_;
   const std::vector<Job*>& running_;
   const TokenCount step_;
+  Bytes ceiling_;
   int64_t epoch_ = 0;
   mutable std::vector<AwaitedPosition> awaited_;
 };

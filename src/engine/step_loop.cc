@@ -252,7 +252,9 @@ void StepLoop::Impl::look_after(Job& job) {
 void StepLoop::Impl::follow_ceiling(int64_t now) {
   if (!ceiling_asked_ns_ || now - *ceiling_asked_ns_ >= kCeilingEveryNs) {
     ceiling_asked_ns_ = now;
-    cache_.set_limit(options_.ceiling());
+    const Bytes ceiling = options_.ceiling();
+    cache_.set_limit(ceiling);
+    memory_.set_ceiling(ceiling);
   }
   const Bytes evicted = cache_.usage().evicted;
   // What only running sequences hold beyond the limit is the scheduler's to see and to suspend.

@@ -401,6 +401,38 @@ TEST(StepLoop, ACeilingThatFallsCostsTimeAndNoText) {
   for (size_t i = 0; i < streams.size(); ++i) EXPECT_EQ(read_now(*streams[i]).tokens, alone[i].tokens) << i;
 }
 
+// Whatever call to the port fails, once or from then on: every stream ends, with its text or with a reason, and nothing is left.
+TEST(StepLoop, WhenThePortFailsEveryStreamEndsAndNothingIsLeft) {
+  const auto engine = tiny_gemma3({.threads = 1});
+  const std::vector<Request> requests = {{.prompt = prompt_of(*engine, 40, 30, 0), .reply = greedy(5)},
+                                         {.prompt = prompt_of(*engine, 40, 1, 1), .reply = greedy(30)},
+                                         {.prompt = prompt_of(*engine, 0, 3, 2), .reply = greedy(3)}};
+  const std::vector<HeardReply> alone = each_alone(*engine, requests);
+  for (const port::FaultKind kind : {port::FaultKind::kNoMemory, port::FaultKind::kError}) {
+    for (const bool forever : {false, true}) {
+      for (int64_t nth = 0;; ++nth) {
+        const std::string how = fmt::format("{} {} from call {}", kind == port::FaultKind::kError ? "errors" : "no memory",
+                                            forever ? "for ever" : "once", nth);
+        LoopRun run(*engine, {.fault = port::FaultPlan{.nth_call = nth, .forever = forever, .kind = kind}});
+        const std::vector<HeardReply> replies = run.answer(requests);
+        if (!forever) expect_same(replies, alone, how);
+        for (size_t i = 0; i < replies.size(); ++i) {
+          ASSERT_TRUE(replies[i].result.has_value()) << how;
+          const ReplyEnd end = replies[i].result->end;
+          EXPECT_TRUE(end == ReplyEnd::kMaxTokens || end == ReplyEnd::kContextFull || end == ReplyEnd::kFailed) << how;
+          EXPECT_EQ(end == ReplyEnd::kFailed, replies[i].result->error.has_value()) << how;
+          EXPECT_TRUE(alone[i].text.starts_with(replies[i].text)) << how;
+        }
+        EXPECT_EQ(run.cache().sequences(), 0u) << how;
+        run.loop().clear_cache();
+        run.step();
+        EXPECT_EQ(run.cache().usage().backed, Bytes(0)) << how;
+        if (run.vm().calls() <= nth) break;
+      }
+    }
+  }
+}
+
 // --- What the model says
 
 TEST(StepLoop, LogprobsAreThoseOfTheLogits) {

@@ -9,6 +9,7 @@
 
 #include "engine/step_loop.h"
 #include "kv/kv_cache.h"
+#include "port/fault_vm.h"
 #include "port/sim_vm.h"
 #include "tests/support/tiny_engines.h"
 
@@ -42,6 +43,7 @@ struct LoopRunOptions {
   size_t stream_capacity = 4096;
   bool background_backing = false;
   int64_t step_tokens = 512;
+  std::optional<port::FaultPlan> fault = {};
 };
 
 // A loop over an engine's model with a cache of its own, whose memory is simulated: what nobody wrote is garbage.
@@ -50,7 +52,9 @@ class LoopRun {
   explicit LoopRun(Engine& engine, const LoopRunOptions& options = {}) : LoopRun(engine, engine.runner(), options) {}
 
   LoopRun(Engine& engine, ModelRunner& model, const LoopRunOptions& options)
-      : vm_({.real_memory = true}), cache_(vm_, engine.layer_groups(), {.limit = options.limit, .share = options.share}) {
+      : memory_({.real_memory = true}),
+        vm_(memory_, options.fault),
+        cache_(vm_, engine.layer_groups(), {.limit = options.limit, .share = options.share}) {
     StepLoopOptions loop;
     loop.scheduler.reserve = options.reserve;
     loop.scheduler.step_tokens = TokenCount(options.step_tokens);
@@ -65,6 +69,7 @@ class LoopRun {
 
   [[nodiscard]] StepLoop& loop() { return *loop_; }
   [[nodiscard]] kv::KvCache& cache() { return cache_; }
+  [[nodiscard]] const port::FaultyVm& vm() const { return vm_; }
   void set_ceiling(Bytes ceiling) { ceiling_ = ceiling; }
   [[nodiscard]] int64_t now_ns() const { return now_ns_; }
   void pass_time(int64_t ns) { now_ns_ += ns; }
@@ -101,7 +106,8 @@ class LoopRun {
  private:
   int64_t now_ns_ = 0;
   Bytes ceiling_;
-  port::SimVm vm_;
+  port::SimVm memory_;
+  port::FaultyVm vm_;
   kv::KvCache cache_;
   std::unique_ptr<StepLoop> loop_;
 };
