@@ -16,8 +16,10 @@ namespace quire::simulation {
 // What a request gets alone, computed without any memory.
 struct ExpectedReply {
   engine::ReplyEnd end = engine::ReplyEnd::kEndOfText;
-  int64_t tokens = 0;  // of the reply
-  std::string text;
+  int64_t tokens = 0;        // of the reply
+  std::string text;          // before a stop text
+  std::string spoken;        // of all tokens, that of the stop text too
+  std::vector<size_t> ends;  // of each token's part in it
 };
 
 class Client {
@@ -56,6 +58,7 @@ class Client {
   // How he reads: when next, and how long he pauses after a piece; 0: he takes everything at once.
   int64_t next_read_ns = 0;
   int64_t pause_ns = 0;
+  bool slow = false;  // he paused at some time: his job may have rested
 
   // What the memory's limit was while he was there.
   Bytes lowest_limit{INT64_MAX};

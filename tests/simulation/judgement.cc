@@ -65,11 +65,12 @@ void Simulation::judge_fit(const Client& client) {
   }
 }
 
-// Who was the oldest admitted request all his life was never suspended while the ceiling left him what he needs.
+// Who was the oldest admitted request all his life was never suspended while the ceiling left him what he needs and he read what he
+// got: who rests gives way.
 void Simulation::judge_elders() {
   for (const auto& elder : clients_) {
     if (!elder->result() || elder->result()->suspensions == 0) continue;
-    if (need(elder->longest()) > elder->lowest_limit) continue;
+    if (elder->slow || need(elder->longest()) > elder->lowest_limit) continue;
     const int64_t started = elder->result()->started_ns;
     const auto may_be_older = [&](const auto& other) {
       if (other == elder) return false;

@@ -164,7 +164,10 @@ void Simulation::deliver(EventKind kind) {
 void Simulation::submit(engine::Request request) {
   auto client = std::make_unique<Client>(static_cast<int64_t>(clients_.size()), std::move(request), law_, tokenizer_,
                                          scenario_.context, model_.vocabulary());
-  if (random_.below(10) < scenario_.slow_readers_in_ten) client->pause_ns = 1 + pause_around(random_, 200 * kMillisecond);
+  if (random_.below(10) < scenario_.slow_readers_in_ten) {
+    client->slow = true;
+    client->pause_ns = 1 + pause_around(random_, 200 * kMillisecond);
+  }
   model_.expect(client->history());
   auto stream = loop_->submit(client->request());
   if (!stream.ok()) return fail(fmt::format("request {} is not taken: {}", client->id(), stream.error().message));
