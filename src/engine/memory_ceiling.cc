@@ -18,13 +18,16 @@ bool can_reserve(port::Vm& vm, Bytes bytes) {
 }  // namespace
 
 MemorySource this_process() {
-  return {.left = port::memory_left, .resident = [] { return port::process_memory().resident; }};
+  return {.left = port::memory_left, .resident = [] { return port::process_memory().resident; }, .pressure = port::memory_pressure};
 }
 
 MemoryCeiling::MemoryCeiling(MemorySource source, Bytes working, Bytes held, std::optional<Bytes> asked)
     : source_(std::move(source)), working_(working), asked_(asked), resident_before_(source_.resident() - held) {}
 
-Bytes MemoryCeiling::now(Bytes held) const { return allowed(held, kRunningMargin); }
+Bytes MemoryCeiling::now(Bytes held) const {
+  const Bytes most = allowed(held, kRunningMargin);
+  return source_.pressure() >= kHighPressure ? std::min(most, held) : most;
+}
 
 Bytes MemoryCeiling::at_start() const { return allowed(Bytes(0), kMemoryMargin); }
 

@@ -14,6 +14,7 @@ namespace quire::engine {
 struct MemorySource {
   std::function<std::optional<Bytes>()> left;  // what the process can still take; nothing: no bound is known
   std::function<Bytes()> resident;             // what it has
+  std::function<double()> pressure;            // port::memory_pressure
 };
 [[nodiscard]] MemorySource this_process();
 
@@ -25,8 +26,12 @@ inline constexpr Bytes kRunningMargin(int64_t{8} << 20);
 // What a budget of its own choice leaves beside that: on a machine with much memory the others' needs vary more.
 [[nodiscard]] constexpr Bytes automatic_margin(Bytes left) { return Bytes(left.value / 20); }
 
+// From this share of time lost for want of memory on, in percent, a cache does not grow: what the system counts as left is then not
+// to be had at a bearable price.
+inline constexpr double kHighPressure = 10;
+
 // allowed = left + held by the cache - working memory that is not touched yet - margins, at least 0; never above a limit that was
-// asked for.
+// asked for, nor, under high pressure, above what is held.
 class MemoryCeiling {
  public:
   // `working`: bytes of the process that are reserved and that passes touch later. To be made before they do: what the process has

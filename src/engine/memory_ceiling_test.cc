@@ -12,9 +12,10 @@ constexpr Bytes mib(int64_t count) { return Bytes(count << 20); }
 struct Machine {
   std::optional<Bytes> left = mib(1000);
   Bytes resident = mib(100);
+  double pressure = 0;
 
   [[nodiscard]] MemorySource source() {
-    return {.left = [this] { return left; }, .resident = [this] { return resident; }};
+    return {.left = [this] { return left; }, .resident = [this] { return resident; }, .pressure = [this] { return pressure; }};
   }
   // The process takes memory from what is left.
   void take(Bytes bytes) {
@@ -61,6 +62,19 @@ TEST(MemoryCeiling, FollowsOthersDownAndUp) {
   EXPECT_EQ(ceiling.now(Bytes(0)), Bytes(0));
   machine.left = mib(5000);
   EXPECT_EQ(ceiling.now(Bytes(0)), mib(800));
+}
+
+TEST(MemoryCeiling, UnderPressureNothingGrows) {
+  Machine machine;
+  const MemoryCeiling ceiling(machine.source(), mib(50), Bytes(0), mib(500));
+  machine.take(mib(200));
+  EXPECT_EQ(ceiling.now(mib(200)), mib(500));
+  machine.pressure = kHighPressure;
+  EXPECT_EQ(ceiling.now(mib(200)), mib(200));
+  *machine.left = mib(100);
+  EXPECT_LT(ceiling.now(mib(200)), mib(300));
+  machine.pressure = kHighPressure / 2;
+  EXPECT_GT(ceiling.now(mib(200)), mib(200));
 }
 
 TEST(MemoryCeiling, WithoutABoundOnlyWhatWasAskedFor) {

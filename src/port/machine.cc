@@ -143,6 +143,15 @@ std::optional<Bytes> memory_left() {
   return left;
 }
 
+double memory_pressure() {
+  double pressure = parse_pressure(text_of("/proc/pressure/memory")).value_or(0);
+  for_each_group("memory", [&](GroupVersion version, const std::string& directory) {
+    if (version != GroupVersion::kV2) return;
+    pressure = std::max(pressure, parse_pressure(text_of(directory + "/memory.pressure")).value_or(0));
+  });
+  return pressure;
+}
+
 Bytes page_bytes() { return Bytes(::sysconf(_SC_PAGESIZE)); }
 
 ProcessMemory process_memory() {
@@ -172,6 +181,20 @@ std::optional<Bytes> parse_stat(std::string_view text, std::string_view name) {
       return number ? std::optional(Bytes(*number)) : std::nullopt;
     }
     text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+  return std::nullopt;
+}
+
+std::optional<double> parse_pressure(std::string_view text) {
+  constexpr std::string_view kBegin = "full avg10=";
+  while (!text.empty()) {
+    const std::string_view line = take_until(text, '\n');
+    if (!line.starts_with(kBegin)) continue;
+    const std::string_view number = line.substr(kBegin.size());
+    double percent = 0;
+    const auto [rest, failed] = std::from_chars(number.data(), number.data() + number.size(), percent);
+    if (failed != std::errc() || !(percent >= 0 && percent <= 100)) return std::nullopt;
+    return percent;
   }
   return std::nullopt;
 }

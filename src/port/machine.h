@@ -34,6 +34,10 @@ struct GroupMemory {
 // What this process can still take: available_memory(), or less where its control group's limit leaves less.
 [[nodiscard]] std::optional<Bytes> memory_left();
 
+// The share of the last ten seconds, in percent, in which all work stood still for want of memory: the machine's, or this process's
+// control group's (v2) where that is more. 0 where the kernel does not say.
+[[nodiscard]] double memory_pressure();
+
 // The unit in which the system backs memory.
 [[nodiscard]] Bytes page_bytes();
 
@@ -52,6 +56,9 @@ struct ProcessMemory {
 
 // The number of a line "name 123" of a control group's memory.stat.
 [[nodiscard]] std::optional<Bytes> parse_stat(std::string_view text, std::string_view name);
+
+// "avg10" of the line "full ..." of /proc/pressure/memory or a control group's memory.pressure.
+[[nodiscard]] std::optional<double> parse_pressure(std::string_view text);
 
 // A memory limit of a control group: "max" and the huge numbers with which v1 says the same are no limit.
 [[nodiscard]] std::optional<Bytes> parse_memory_limit(std::string_view text);

@@ -19,6 +19,22 @@ TEST(Machine, ReadsAControlGroupsStatistics) {
   EXPECT_EQ(parse_stat("", "cache"), std::nullopt);
 }
 
+TEST(Machine, ParsesPressure) {
+  const std::string text =
+      "some avg10=12.50 avg60=0.00 avg300=0.00 total=12966\nfull avg10=3.25 avg60=0.00 avg300=0.00 total=2981\n";
+  EXPECT_EQ(parse_pressure(text), 3.25);
+  EXPECT_EQ(parse_pressure("some avg10=12.50 avg60=0.00\n"), std::nullopt);
+  EXPECT_EQ(parse_pressure("full avg10=much\n"), std::nullopt);
+  EXPECT_EQ(parse_pressure("full avg10=101\n"), std::nullopt);
+  EXPECT_EQ(parse_pressure("full avg10="), std::nullopt);
+  EXPECT_EQ(parse_pressure(""), std::nullopt);
+}
+
+TEST(Machine, PressureIsAShare) {
+  EXPECT_GE(memory_pressure(), 0);
+  EXPECT_LE(memory_pressure(), 100);
+}
+
 TEST(Machine, ParsesKilobytes) {
   const std::string text = "MemTotal:       24684040 kB\nMemFree:        23166312 kB\nMemAvailable:   24178000 kB\n";
   EXPECT_EQ(parse_kilobytes(text, "MemAvailable"), Bytes(24178000LL * 1024));
