@@ -60,7 +60,7 @@ Simulation::Simulation(const Scenario& scenario, const tokenizer::Tokenizer& tok
     const Bytes full = asked.growth_bytes(TokenCount(0), scenario.context, step);
     budget_ = Bytes(static_cast<int64_t>(static_cast<double>(full.value) * scenario.budget_factor));
   }
-  ceiling_ = budget_;
+  ceiling_ = followed_ceiling_ = budget_;
   cache_ = std::make_unique<kv::KvCache>(
       vm_, scenario.groups, kv::KvCacheOptions{.limit = budget_, .share = scenario.share, .segments = scenario.segments});
   loop_ = std::make_unique<engine::StepLoop>(model_, tokenizer, *cache_,
@@ -69,7 +69,7 @@ Simulation::Simulation(const Scenario& scenario, const tokenizer::Tokenizer& tok
                                                                      .stream_capacity = scenario.stream_capacity,
                                                                      .background_backing = scenario.background_backing,
                                                                      .now_ns = [this] { return clock_ns_; },
-                                                                     .ceiling = [this] { return ceiling_; }});
+                                                                     .ceiling = [this] { return followed_ceiling_ = ceiling_; }});
   next_event_ns_ = last_progress_ns_ = clock_ns_;
 }
 
@@ -273,8 +273,8 @@ void Simulation::check_memory() {
   backed_before_ = usage.backed;
   for (const auto& client : clients_) {
     if (client->gone_ns) continue;
-    client->lowest_limit = std::min({client->lowest_limit, usage.limit, ceiling_});
-    client->highest_limit = std::max({client->highest_limit, usage.limit, ceiling_});
+    client->lowest_limit = std::min({client->lowest_limit, usage.limit, followed_ceiling_});
+    client->highest_limit = std::max({client->highest_limit, usage.limit, followed_ceiling_});
   }
 }
 

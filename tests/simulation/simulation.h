@@ -79,6 +79,7 @@ class Simulation {
   int64_t clock_ns_ = 1'000'000'000;
   Bytes budget_;
   Bytes ceiling_;
+  Bytes followed_ceiling_;  // what the loop was told last: it asks now and then
 
   port::SimVm vm_;
   FakeModel model_;
