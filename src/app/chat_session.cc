@@ -6,9 +6,9 @@
 #include <chrono>
 #include <utility>
 
+#include "app/civil_time.h"
 #include "app/input.h"
 #include "app/progress.h"
-#include "port/clock.h"
 
 namespace quire::app {
 namespace {
@@ -22,17 +22,10 @@ std::string text_of(const tokenizer::Tokenizer& tokenizer, std::optional<TokenId
 Error empty_prompt() { return make_error(ErrorCode::kInvalidArgument, "the prompt is empty; write something"); }
 
 chat::PromptOptions prompt_options(const tokenizer::Tokenizer& tokenizer) {
-  const std::tm now = port::local_time();
   return {.add_generation_prompt = true,
           .bos_token = text_of(tokenizer, tokenizer.bos()),
           .eos_token = text_of(tokenizer, tokenizer.eos()),
-          .render = {.now = {.year = now.tm_year + 1900,
-                             .month = now.tm_mon + 1,
-                             .day = now.tm_mday,
-                             .hour = now.tm_hour,
-                             .minute = now.tm_min,
-                             .second = now.tm_sec},
-                     .limits = {}}};
+          .render = {.now = civil_time(), .limits = {}}};
 }
 
 constexpr std::chrono::milliseconds kLookEvery(50);  // for Ctrl-C

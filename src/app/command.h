@@ -16,6 +16,7 @@ struct Command {
 [[nodiscard]] Command run_command(CLI::App& root);
 [[nodiscard]] Command inspect_command(CLI::App& root);
 [[nodiscard]] Command tokenize_command(CLI::App& root);
+[[nodiscard]] Command batch_command(CLI::App& root);
 [[nodiscard]] Command score_command(CLI::App& root);
 [[nodiscard]] Command bench_engine_command(CLI::App& bench);
 [[nodiscard]] Command completion_command(CLI::App& root);

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <new>
 #include <sstream>
 #include <string>
@@ -63,16 +64,32 @@ std::string explain(const CLI::App& chosen, const CLI::ParseError& error, const 
   return error.what();
 }
 
-// The parser takes an empty text for the number 0; a script with an empty variable does not mean that.
-void refuse_empty_numbers(const CLI::App& line) {
+// Why the parser takes a value in another way than it was meant; empty where it does not. It takes an empty text for the number 0
+// or for no file (a script with an empty variable does not mean that), 010 for the octal number 8, and what has more than 64 bits
+// for the largest number.
+std::string ambiguity(const std::string& type, const std::string& value) {
+  const bool whole = type.starts_with("INT") || type.starts_with("UINT");
+  if (value.empty() && (whole || type.starts_with("FLOAT"))) return "an empty text is no number";
+  if (value.empty() && type.starts_with("FILE")) return "an empty text names no file";
+  if (!whole || value.empty()) return {};
+  const std::string_view digits = std::string_view(value).substr(value[0] == '-' || value[0] == '+' ? 1 : 0);
+  uint64_t number = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (parsed.ec == std::errc::result_out_of_range) return value + " has more than 64 bits";
+  const bool octal = digits.size() > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9';
+  return octal ? value + " begins with 0; leave that out" : "";
+}
+
+void refuse_ambiguous_values(const CLI::App& line) {
   for (const CLI::Option* option : line.get_options()) {
-    const std::string type = option->get_type_name();
-    const bool number = type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT");
-    if (!number) continue;
     for (const std::string& value : option->results()) {
-      if (value.empty()) throw CLI::ConversionError(option->get_name() + ": an empty text is no number");
+      const std::string problem = ambiguity(option->get_type_name(), value);
+      if (!problem.empty()) throw CLI::ConversionError(option->get_name() + ": " + problem);
     }
   }
+  // Groups of options have no name.
+  for (const CLI::App* group : line.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); }))
+    refuse_ambiguous_values(*group);
 }
 
 // Usage errors: one line saying what is wrong, one saying where help is.
@@ -111,11 +128,11 @@ int main_program(int argc, char** argv) {
   CLI::App* bench = root.add_subcommand("bench", "Measure speed");
   bench->require_subcommand(1);
   bench->footer("Example: quire bench engine -m models/SmolLM2-135M-Instruct.Q4_1.gguf");
-  const std::array commands = {run_command(root),   inspect_command(root),        tokenize_command(root),
+  const std::array commands = {run_command(root),   batch_command(root),          inspect_command(root),   tokenize_command(root),
                                score_command(root), bench_engine_command(*bench), completion_command(root)};
   try {
     root.parse(argc, argv);
-    for (const Command& command : commands) refuse_empty_numbers(*command.line);
+    for (const Command& command : commands) refuse_ambiguous_values(*command.line);
   } catch (const CLI::ParseError& error) {
     return report(root, error, {argv + std::min(argc, 1), argv + argc});
   }

@@ -6,9 +6,12 @@
 
 #include "app/input.h"
 #include "app/progress.h"
+#include "port/file.h"
 
 namespace quire::app {
 namespace {
+
+constexpr Bytes kMaxTemplateBytes(1 << 20);
 
 // What --isa and QUIRE_ISA accept on this machine, for messages.
 std::string available_names() {
@@ -19,9 +22,7 @@ std::string available_names() {
   return names;
 }
 
-Result<const kernels::KernelSet*> choose_kernels(std::string name) {
-  if (const char* forced = std::getenv("QUIRE_ISA"); name.empty() && forced != nullptr) name = forced;
-  if (name.empty()) return &kernels::best_kernel_set();
+Result<const kernels::KernelSet*> kernels_named(const std::string& name) {
   const auto isa = kernels::isa_from(name);
   if (!isa) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -32,6 +33,15 @@ Result<const kernels::KernelSet*> choose_kernels(std::string name) {
     return make_error(ErrorCode::kInvalidArgument, fmt::format("this processor lacks {}; it runs {}", name, available_names()));
   }
   return set;
+}
+
+Result<const kernels::KernelSet*> choose_kernels(const std::string& flag) {
+  const char* variable = std::getenv("QUIRE_ISA");
+  const bool from_variable = flag.empty() && variable != nullptr && *variable != '\0';
+  if (flag.empty() && !from_variable) return &kernels::best_kernel_set();
+  Result<const kernels::KernelSet*> chosen = kernels_named(from_variable ? variable : flag);
+  if (!chosen.ok()) return at(from_variable ? "the environment variable QUIRE_ISA" : "--isa", chosen.error());
+  return chosen;
 }
 
 Result<std::optional<Bytes>> parse_kv_memory(const std::string& text) {
@@ -59,6 +69,18 @@ void add_model_flags(CLI::App& line, ModelFlags& flags) {
   line.add_option("--kv-memory", flags.kv_memory, "Memory of the KV cache at most, such as 2GiB; auto: what the machine leaves")
       ->type_name("SIZE")
       ->capture_default_str();
+}
+
+void add_template_flag(CLI::App& line, std::string& path) {
+  line.add_option("--chat-template", path, "A file with a Jinja template that replaces the model's")->type_name("FILE");
+}
+
+Result<std::string> read_template(const std::string& path) {
+  if (path.empty()) return std::string();
+  Result<std::string> source = port::read_file(path, kMaxTemplateBytes);
+  if (!source.ok()) return not_usage(source.error());
+  if (source->empty()) return make_error(ErrorCode::kCorrupt, path + ": is empty; a chat template is Jinja text");
+  return source;
 }
 
 void add_user_flags(CLI::App& line, UserFlags& flags) {

@@ -22,6 +22,11 @@ struct ModelFlags {
 
 void add_model_flags(CLI::App& line, ModelFlags& flags);
 
+// The flag --chat-template, for commands that answer chats.
+void add_template_flag(CLI::App& line, std::string& path);
+// The template in a file; empty for no path.
+[[nodiscard]] Result<std::string> read_template(const std::string& path);
+
 // Flags of commands that answer several requests at once.
 struct UserFlags {
   std::string reserve = "expected";

@@ -9,12 +9,17 @@
 #include "port/clock.h"
 
 namespace quire::app {
+namespace {
+
+constexpr double kBetweenLines = 60;  // seconds
+
+}  // namespace
 
 ProgressLine::ProgressLine(std::string what)
-    : what_(std::move(what)), started_(port::monotonic_seconds()), enabled_(isatty(STDERR_FILENO) == 1) {}
+    : what_(std::move(what)), started_(port::monotonic_seconds()), shown_(started_), enabled_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() {
-  if (shown_percent_ >= 0) print_message("\r\033[K");
+  if (on_screen_) print_message("\r\033[K");
 }
 
 void ProgressLine::update(int64_t done, int64_t total) {
@@ -22,8 +27,20 @@ void ProgressLine::update(int64_t done, int64_t total) {
   const int64_t percent = 100 * done / total;
   if (percent == shown_percent_) return;
   shown_percent_ = percent;
+  on_screen_ = true;
   print_message("\r{}: {} %", what_, percent);
-  std::fflush(stderr);
+}
+
+void ProgressLine::show(const std::string& text) {
+  const double now = port::monotonic_seconds();
+  if (enabled_) {
+    if (now - started_ < 1) return;
+    on_screen_ = true;
+    print_message("\r{}: {}\033[K", what_, text);
+  } else if (now - shown_ >= kBetweenLines) {
+    shown_ = now;
+    print_message("{}: {}\n", what_, text);
+  }
 }
 
 }  // namespace quire::app

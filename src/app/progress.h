@@ -16,11 +16,16 @@ class ProgressLine {
 
   void update(int64_t done, int64_t total);
 
+  // "what: text". Where stderr is no terminal it is a line of its own, once a minute.
+  void show(const std::string& text);
+
  private:
   std::string what_;
   double started_;
+  double shown_;
   int64_t shown_percent_ = -1;
   bool enabled_;
+  bool on_screen_ = false;
 };
 
 }  // namespace quire::app

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,12 +14,10 @@
 #include "app/line_editor.h"
 #include "app/model_flags.h"
 #include "app/output.h"
-#include "port/file.h"
 
 namespace quire::app {
 namespace {
 
-constexpr Bytes kMaxTemplateBytes(1 << 20);
 constexpr uint64_t kRandomSeed = UINT64_MAX;  // what --seed -1 means in other programs too
 
 struct RunFlags {
@@ -27,6 +26,14 @@ struct RunFlags {
   std::string chat_template;
   SessionOptions session;
 };
+
+// An error that begins with the name of a sampling parameter, with the flag's name instead: top_p is --top-p.
+Error as_flag(Error error) {
+  const size_t end = std::min(error.message.find(' '), error.message.size());
+  std::replace(error.message.begin(), error.message.begin() + static_cast<ptrdiff_t>(end), '_', '-');
+  error.message.insert(0, "--");
+  return error;
+}
 
 // The prompt that is piped in. The line end with which pipes and files end is not part of the question.
 Result<std::string> piped_prompt() {
@@ -74,18 +81,13 @@ void chat(ChatSession& session) {
 
 Result<std::unique_ptr<engine::Engine>> load(const RunFlags& flags) {
   QUIRE_TRY(engine::EngineOptions options, engine_options(flags.model));
-  if (!flags.chat_template.empty()) {
-    Result<std::string> source = port::read_file(flags.chat_template, kMaxTemplateBytes);
-    if (!source.ok()) return not_usage(source.error());
-    if (source->empty()) return make_error(ErrorCode::kCorrupt, flags.chat_template + ": is empty; a chat template is Jinja text");
-    options.chat_template = std::move(source).value();
-  }
+  QUIRE_TRY(options.chat_template, read_template(flags.chat_template));
   return load_engine(options);
 }
 
 Status run(RunFlags flags, bool prompt_given) {
   if (flags.session.reply.sampling.seed == kRandomSeed) flags.session.reply.sampling.seed = std::random_device()();
-  QUIRE_TRY_STATUS(sampling::validate(flags.session.reply.sampling));
+  if (const Status valid = sampling::validate(flags.session.reply.sampling); !valid.ok()) return as_flag(valid.error());
   const bool at_terminal = !prompt_given && isatty(STDIN_FILENO) == 1;
   if (!prompt_given && !at_terminal) {
     QUIRE_TRY(flags.prompt, piped_prompt());
@@ -124,15 +126,17 @@ Command run_command(CLI::App& root) {
                                          "The question; without it stdin (less the line end at its end), or a chat at a terminal");
   line->add_flag("--raw", session.raw, "Complete the text as it is, without the chat template");
   line->add_option("--system,--sys", session.system, "The system message");
-  line->add_option("--chat-template", flags->chat_template, "A file with a Jinja template that replaces the model's")
-      ->type_name("FILE");
+  add_template_flag(*line, flags->chat_template);
   line->add_option("-n,--max-tokens,--predict", session.reply.max_tokens.value,
                    "Tokens of the reply at most (default: until it ends)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   line->add_option("-c,--context,--ctx-size", session.context.value,
                    "Tokens of prompt and reply at most (default: the model's context)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
-  line->add_option("--stop", session.reply.stop, "A text that ends the reply; may be given several times")->allow_extra_args(false);
+  line->add_option("--stop", session.reply.stop, "A text that ends the reply; may be given several times")
+      ->allow_extra_args(false)
+      ->check(
+          CLI::Validator([](const std::string& text) { return text.empty() ? "an empty text would end every reply" : ""; }, ""));
   add_sampling_flags(*line, *flags);
   line->footer("Example: quire run -m models/SmolLM2-135M-Instruct.Q4_1.gguf \"Why is the sky blue?\"");
   return {.line = line, .run = [flags, prompt] { return run(*flags, prompt->count() > 0); }};

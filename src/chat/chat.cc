@@ -13,11 +13,10 @@ Result<MarkedText> render_prompt(const Template& chat_template, Conversation con
   return chat_template.render_marked(variables, options.render);
 }
 
-Result<std::string> render_chat(const Template& chat_template, std::span<const Message> messages, const PromptOptions& options) {
+Result<MarkedText> render_chat(const Template& chat_template, std::span<const Message> messages, const PromptOptions& options) {
   Conversation conversation{.messages = nlohmann::ordered_json::array()};
   for (const Message& message : messages) conversation.messages.push_back({{"role", message.role}, {"content", message.content}});
-  QUIRE_TRY(const MarkedText prompt, render_prompt(chat_template, std::move(conversation), options));
-  return prompt.text();
+  return render_prompt(chat_template, std::move(conversation), options);
 }
 
 }  // namespace quire::chat

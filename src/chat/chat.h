@@ -27,13 +27,13 @@ struct Conversation {
   nlohmann::ordered_json tools = nullptr;
 };
 
-// The prompt, with the parts marked that the conversation brought (for tokenizer::EncodeOptions::plain). Special tokens are in it as
-// text; a bos token is where the template writes it. Errors: as Template::render.
+// The prompt, with the parts marked that the conversation brought (for tokenizer::EncodeOptions::plain). Special tokens are in it
+// as text; a bos token is where the template writes it. Errors: as Template::render.
 [[nodiscard]] Result<MarkedText> render_prompt(const Template& chat_template, Conversation conversation,
                                                const PromptOptions& options);
 
-// The same of plain messages, as a text without marks.
-[[nodiscard]] Result<std::string> render_chat(const Template& chat_template, std::span<const Message> messages,
-                                              const PromptOptions& options);
+// The same of plain messages.
+[[nodiscard]] Result<MarkedText> render_chat(const Template& chat_template, std::span<const Message> messages,
+                                             const PromptOptions& options);
 
 }  // namespace quire::chat

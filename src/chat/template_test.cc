@@ -33,10 +33,10 @@ TEST(TemplateTest, ARenderedChatIsThePrompt) {
   const std::vector<Message> messages = {{"system", "Be brief."}, {"user", " Hi \n"}, {"assistant", "Yes?"}, {"user", "é🙂"}};
   const auto prompt = render_chat(compiled(kPlainTemplate), messages, options());
   ASSERT_TRUE(prompt.ok());
-  EXPECT_EQ(*prompt, "<s><|system|>Be brief.</s>\n<|user|>Hi</s>\n<|assistant|>Yes?</s>\n<|user|>é🙂</s>\n<|assistant|>");
+  EXPECT_EQ(prompt->text(), "<s><|system|>Be brief.</s>\n<|user|>Hi</s>\n<|assistant|>Yes?</s>\n<|user|>é🙂</s>\n<|assistant|>");
   auto without = options();
   without.add_generation_prompt = false;
-  EXPECT_EQ(*render_chat(compiled(kPlainTemplate), std::span(messages).first(1), without), "<s><|system|>Be brief.</s>\n");
+  EXPECT_EQ(render_chat(compiled(kPlainTemplate), std::span(messages).first(1), without)->text(), "<s><|system|>Be brief.</s>\n");
 }
 
 TEST(TemplateTest, RefusalsOfTheTemplateKeepTheirWords) {

@@ -33,7 +33,7 @@ std::string_view described(const element& value) {
 ApiResult<JsonDocument> JsonDocument::parse_object(std::string_view text, size_t max_bytes) {
   if (text.size() > max_bytes) {
     return ApiError{.status = 413,
-                    .message = fmt::format("the body has {} bytes; at most {} are taken", text.size(), max_bytes),
+                    .message = fmt::format("this has {} bytes; at most {} are taken", text.size(), max_bytes),
                     .code = "request_too_large"};
   }
   JsonDocument document;
@@ -43,10 +43,10 @@ ApiResult<JsonDocument> JsonDocument::parse_object(std::string_view text, size_t
   if (error != simdjson::SUCCESS) {
     const std::string reason = error == simdjson::DEPTH_ERROR ? fmt::format("it is nested deeper than {} levels", kMaxDepth)
                                                               : std::string(simdjson::error_message(error));
-    return ApiError{.message = fmt::format("the body is no JSON that can be read: {}", reason), .code = "invalid_json"};
+    return ApiError{.message = fmt::format("this is no JSON that can be read: {}", reason), .code = "invalid_json"};
   }
   if (!document.root_.is_object()) {
-    return ApiError{.message = fmt::format("the body must be a JSON object, not {}", described(document.root_)),
+    return ApiError{.message = fmt::format("a JSON object is expected, this is {}", described(document.root_)),
                     .code = "invalid_json"};
   }
   return document;

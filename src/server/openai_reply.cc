@@ -102,7 +102,7 @@ std::string_view finish_reason(engine::ReplyEnd end) {
 std::optional<ApiError> failure_of(const engine::ReplyResult& result) {
   const std::string message = result.error ? result.error->message : std::string(engine::to_string(result.end));
   switch (result.end) {
-    case engine::ReplyEnd::kRefused: return ApiError{.message = message, .code = "kv_memory_exceeded"};
+    case engine::ReplyEnd::kRefused: return ApiError{.message = message, .code = kKvMemoryExceeded};
     case engine::ReplyEnd::kCancelled: return ApiError{.status = 499, .message = message, .code = "cancelled"};
     case engine::ReplyEnd::kFailed:
       return ApiError{.status = 500, .message = message, .code = "generation_failed", .type = "server_error"};

@@ -17,6 +17,9 @@ namespace quire::server {
 // "stop" or "length".
 [[nodiscard]] std::string_view finish_reason(engine::ReplyEnd end);
 
+// The code where a request needs more bytes for its keys and values than there can ever be; the message has both numbers.
+inline constexpr const char* kKvMemoryExceeded = "kv_memory_exceeded";
+
 // What a client is told of a reply that is none; nothing for one that ended in order.
 [[nodiscard]] std::optional<ApiError> failure_of(const engine::ReplyResult& result);
 // The same of a request that the step loop did not take.
