@@ -276,7 +276,6 @@ void KvCache::count_readers(Sequence& sequence, TokenCount length) {
     ledger_.add_readers(node, 1);
     update_victim(node);
   }
-  touch_path(sequence.tail);
   for (size_t group = 0; group < groups_.size(); ++group) {
     if (!ledger_.windowed(group)) continue;
     sequence.window_first[group] = first_tile_needed(groups_[group], length).value;

@@ -24,7 +24,6 @@ void KvCache::absorb_parent(Node* node) {
 
 void KvCache::add_checkpoint(Node* node, int64_t position) {
   while (node->begin() >= position) node = node->parent;
-  touch_path(node);
   const auto at = std::find_if(node->checkpoints.begin(), node->checkpoints.end(),
                                [&](const Checkpoint& checkpoint) { return checkpoint.position >= position; });
   if (at != node->checkpoints.end() && at->position == position) {

@@ -184,6 +184,7 @@ class RandomRun {
       if (!model_.open.empty() && pick(2) == 0) close();
       return;
     }
+    if (pick(12) == 0) return;  // the step does not come
     for (auto& [id, tokens] : steps) {
       NaiveCache::Open& sequence = model_.open.at(id);
       for (const TokenId token : tokens) {

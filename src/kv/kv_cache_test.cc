@@ -208,6 +208,31 @@ TEST(KvCache, AConversationGoesOnInPlace) {
   EXPECT_EQ(users.cache.usage().allocated - allocated, Bytes((9 - 3) * kTile)) << "nothing was copied";
 }
 
+TEST(KvCache, AConversationGoesOnInPlaceAlsoWhenItsEndWasEvicted) {
+  Users users;
+  users.remember(text(1, 320), 500);
+  users.cache.set_limit(users.cache.usage().backed - Bytes(3 * kTile));
+  EXPECT_EQ(users.cache.enforce_limit(), Bytes(0));
+  users.cache.set_limit(kPlenty);
+  const SequenceId next = users.open(text(1, 320));
+  EXPECT_EQ(users.cache.length(next), TokenCount(224));
+  EXPECT_TRUE(users.compute(next, slice(text(1, 320), 224, 320)));
+  EXPECT_EQ(users.cache.runs(next, 0).size(), 1);
+}
+
+TEST(KvCache, TilesForAStepThatDoesNotComeGoWithTheirSequence) {
+  Users users;
+  const SequenceId id = users.prefill(text(1, 40), 500);
+  const Growth growth{.sequence = id, .length = TokenCount(200)};
+  const Result<Room> room = users.cache.prepare(std::span(&growth, 1));
+  ASSERT_TRUE(room.ok() && room->space == Space::kOk);
+  EXPECT_EQ(users.live(), 7);
+  users.close(id);
+  EXPECT_EQ(users.cached(), 2);
+  const SequenceId next = users.prefill(text(1, 40) + text(2, 100));
+  EXPECT_EQ(users.cache.runs(next, 0).size(), 1);
+}
+
 TEST(KvCache, OnlyOneContinuesInPlaceTheOtherCopies) {
   Users users;
   const Tokens turn = text(1, 70);
