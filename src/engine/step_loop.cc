@@ -75,7 +75,7 @@ class StepLoop::Impl {
 
   void run() {
     while (!stopping_) {
-      if (!step()) sleep();
+      if (!step()) wait_for_letters();
     }
     stopping_ = false;
   }
@@ -136,7 +136,7 @@ class StepLoop::Impl {
     std::erase_if(batch_, [&](const Work& work) { return work.job == &job; });
   }
 
-  void sleep();
+  void wait_for_letters();
 
   ModelRunner& model_;
   const tokenizer::Tokenizer& tokenizer_;
@@ -554,7 +554,7 @@ void StepLoop::Impl::publish() {
   published_ = statistics_;
 }
 
-void StepLoop::Impl::sleep() {
+void StepLoop::Impl::wait_for_letters() {
   std::optional<int64_t> wait;
   if (idle_until_) wait = std::max(kShortestWaitNs, *idle_until_ - options_.now_ns());
   if (cache_.usage().backed.value > 0) wait = std::min(wait.value_or(kIdleLookNs), kIdleLookNs);

@@ -150,6 +150,22 @@ TEST(StepLoop, WhatArrivesTogetherAndBeginsAlikeIsComputedOnce) {
   }
 }
 
+TEST(StepLoop, WhoComesWhileHisBeginningIsComputedWaitsForIt) {
+  for (const auto& engine : {tiny_llama({.threads = 1}), tiny_gemma3({.threads = 1})}) {
+    LoopRun run(*engine, {.step_tokens = 64});
+    const auto first = run.submit({.prompt = prompt_of(*engine, 300, 20, 0), .reply = greedy(10)});
+    run.step();
+    run.step();
+    const auto second = run.submit({.prompt = prompt_of(*engine, 300, 20, 1), .reply = greedy(10)});
+    run.step();
+    EXPECT_EQ(run.loop().statistics().jobs.following, 1u);
+    run.drain();
+    EXPECT_EQ(run.loop().statistics().computed_tokens, 300 + 2 * (20 + 9));
+    EXPECT_EQ(second->result().reused_tokens, TokenCount(300));
+    EXPECT_EQ(first->result().reused_tokens, TokenCount(0));
+  }
+}
+
 TEST(StepLoop, WhenTheLeaderGoesTheOldestFollowerTakesOver) {
   const auto engine = tiny_gemma3({.threads = 1});
   std::vector<Request> requests;
@@ -399,6 +415,37 @@ TEST(StepLoop, ACeilingThatFallsCostsTimeAndNoText) {
   EXPECT_GT(run.loop().statistics().jobs.suspensions, 0);
   EXPECT_GT(run.loop().statistics().recomputed_tokens, 0);
   for (size_t i = 0; i < streams.size(); ++i) EXPECT_EQ(read_now(*streams[i]).tokens, alone[i].tokens) << i;
+}
+
+TEST(StepLoop, WhatASuspendedOneHadIsFoundAgainAsFarAsItIsStillThere) {
+  const auto engine = tiny_llama({.threads = 1});
+  LoopRun run(*engine);
+  const auto elder = run.submit({.prompt = prompt_of(*engine, 0, 120, 0), .reply = greedy(60)});
+  const auto younger = run.submit({.prompt = prompt_of(*engine, 0, 120, 1), .reply = greedy(60)});
+  for (int i = 0; i < 10; ++i) run.step();
+  run.set_ceiling(run.cache().usage().backed - kib(20));
+  run.pass_time(1'000'000'000);
+  run.step();
+  run.step();
+  run.set_ceiling(kib(4096));
+  run.pass_time(1'000'000'000);
+  run.drain();
+  EXPECT_EQ(elder->result().suspensions, 0);
+  EXPECT_EQ(younger->result().suspensions, 1);
+  EXPECT_GT(run.loop().statistics().recomputed_tokens, 0);
+  EXPECT_LE(run.loop().statistics().recomputed_tokens, 3 * kTileTokens);
+}
+
+TEST(StepLoop, ARefusalOfTheSystemDelaysAndRefusesNobody) {
+  const auto engine = tiny_llama({.threads = 1});
+  LoopRun run(*engine, {.fault = port::FaultPlan{.nth_call = 1, .forever = false, .kind = port::FaultKind::kNoMemory}});
+  const auto first = run.submit({.prompt = some_tokens(*engine, 40), .reply = greedy(5)});
+  run.step();
+  EXPECT_EQ(run.cache().usage().limit, Bytes(0));  // what the system gave
+  const auto second = run.submit({.prompt = some_tokens(*engine, 40, 1), .reply = greedy(5)});
+  run.drain();
+  EXPECT_EQ(first->result().end, ReplyEnd::kMaxTokens);
+  EXPECT_EQ(second->result().end, ReplyEnd::kMaxTokens);
 }
 
 // Whatever call to the port fails, once or from then on: every stream ends, with its text or with a reason, and nothing is left.
