@@ -7,9 +7,9 @@
 //   Eviction   steps that each need room, until a GiB of cache went: the longest plan() beside the median
 //   OpenClose  a hit on a shared beginning of 1,500 tokens, and its end
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include <algorithm>
-#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,7 +32,12 @@ LayerGroupSpec smollm2() {
 }
 
 // Of this process, which has one thread: other programs on the machine do not count.
-double cpu_us() { return static_cast<double>(std::clock()) * 1e6 / CLOCKS_PER_SEC; }
+double cpu_us() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto us = [](const timeval& time) { return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec); };
+  return us(usage.ru_utime) + us(usage.ru_stime);
+}
 
 LayerGroupSpec one_page() { return {.name = "full", .layers = {0}, .tile_record = Bytes(4096), .window = {}}; }
 

@@ -214,6 +214,7 @@ Command batch_command(CLI::App& root) {
       ->type_name("FILE")
       ->required();
   add_model_flags(*line, flags->model);
+  flags->users.itl_target_ms = 1000;  // nobody reads along
   add_user_flags(*line, flags->users);
   add_template_flag(*line, flags->chat_template);
   line->add_flag("--resume", flags->resume, "Go on where a run was interrupted: what the output answers is not answered again");

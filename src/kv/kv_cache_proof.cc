@@ -16,6 +16,12 @@ struct Counts {
 };
 using TileKey = std::tuple<const SegmentSet*, size_t, int32_t>;  // set, group, tile
 
+// What the tree's places and the running sequences name.
+struct Named {
+  std::map<const SegmentSet*, std::pair<int64_t, int64_t>> places;  // all, read
+  std::map<TileKey, int> tiles;
+};
+
 std::string broken(const char* id, const std::string& what, const Node& node) {
   return fmt::format("{}: {} (node at tile {}, {} tokens)", id, what, node.first_tile, node.tokens.size());
 }
@@ -31,6 +37,28 @@ std::string verify_children(const Node& node) {
   for (const Node* child : node.young) {
     if (child->parent != &node || !child->tail || child->tokens.size() >= kTileTokens)
       return broken("K6", "not a young tail", *child);
+  }
+  return {};
+}
+
+// Every set is counted as often as it is named, and nothing in it is charged that nobody names. Sums the page tables of sets that
+// no sequence reads.
+std::string verify_sets(const Named& named, Bytes& cached_tables) {
+  for (const auto& [set, count] : named.places) {
+    if (set->places != count.first || set->places_read != count.second) {
+      return fmt::format("K2: a set with {} places, {} read; counted {}, {}", set->places, set->places_read, count.first,
+                         count.second);
+    }
+    if (count.second == 0) cached_tables += page_tables_of(*set);
+    for (size_t group = 0; group < set->groups(); ++group) {
+      for (int64_t tile = 0; tile < set->max_tiles().value; ++tile) {
+        const std::optional<Purpose> purpose = set->segment(group).purpose(TileIndex(tile));
+        if (!purpose || *purpose == Purpose::kWarm) continue;
+        if (!named.tiles.contains({set, group, static_cast<int32_t>(tile)})) {
+          return fmt::format("K1: group {} tile {} is charged as {} and nobody names it", group, tile, to_string(*purpose));
+        }
+      }
+    }
   }
   return {};
 }
@@ -130,8 +158,7 @@ std::string KvCache::verify_counts() const {
       }
     }
   });
-  std::map<const SegmentSet*, std::pair<int64_t, int64_t>> places_of_set;  // all, read
-  std::map<TileKey, int> named;
+  Named named;
   std::string problem;
   tree_.visit([&](const Node& node) {
     for (size_t group = 0; group < groups_.size() && problem.empty(); ++group) {
@@ -149,8 +176,8 @@ std::string KvCache::verify_counts() const {
         if (place.set->segment(group).purpose(TileIndex(place.tile)) != purpose_of(readers)) {
           problem = broken("K1", fmt::format("group {} tile {} of its set has a wrong purpose", group, place.tile), node);
         }
-        if (++named[{place.set, group, place.tile}] > 1) problem = broken("K1", "two places name the same tile", node);
-        auto& [all, read] = places_of_set[place.set];
+        if (++named.tiles[{place.set, group, place.tile}] > 1) problem = broken("K1", "two places name the same tile", node);
+        auto& [all, read] = named.places[place.set];
         ++all;
         if (readers > 0) ++read;
       }
@@ -159,28 +186,13 @@ std::string KvCache::verify_counts() const {
   if (!problem.empty()) return problem;
   for (const auto& [id, open] : sequences_) {
     if (open->set == nullptr) continue;
-    ++places_of_set[open->set].first;
-    ++places_of_set[open->set].second;
+    ++named.places[open->set].first;
+    ++named.places[open->set].second;
   }
   Bytes cached_tables;
-  for (const auto& [set, count] : places_of_set) {
-    if (set->places != count.first || set->places_read != count.second) {
-      return fmt::format("K2: a set with {} places, {} read; counted {}, {}", set->places, set->places_read, count.first,
-                         count.second);
-    }
-    if (count.second == 0) cached_tables += page_tables_of(*set);
-    for (size_t group = 0; group < groups_.size(); ++group) {
-      for (int64_t tile = 0; tile < set->max_tiles().value; ++tile) {
-        const std::optional<Purpose> purpose = set->segment(group).purpose(TileIndex(tile));
-        if (!purpose || *purpose == Purpose::kWarm) continue;
-        if (!named.contains({set, group, static_cast<int32_t>(tile)})) {
-          return fmt::format("K1: group {} tile {} is charged as {} and nobody names it", group, tile, to_string(*purpose));
-        }
-      }
-    }
-  }
-  if (pool_.sets() - pool_.warm_sets() != places_of_set.size()) {
-    return fmt::format("K2: {} sets in use, {} named", pool_.sets() - pool_.warm_sets(), places_of_set.size());
+  if (std::string wrong = verify_sets(named, cached_tables); !wrong.empty()) return wrong;
+  if (pool_.sets() - pool_.warm_sets() != named.places.size()) {
+    return fmt::format("K2: {} sets in use, {} named", pool_.sets() - pool_.warm_sets(), named.places.size());
   }
   if (cached_tables != ledger_.cached_page_tables()) {
     return fmt::format("K1: {} bytes of page tables are cached, counted {}", ledger_.cached_page_tables().value,

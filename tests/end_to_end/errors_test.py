@@ -56,7 +56,7 @@ class ErrorsTest(unittest.TestCase):
         ):  # fmt: skip
             with self.subTest(flag=flag, value=value):
                 self.check(2, "", *run, flag, value, "hello")
-        self.check(2, "--users", "bench", "engine", "-m", self.model, "--users", 2)
+        self.check(2, "--users", "bench", "engine", "-m", self.model, "--users", "1,none")
         self.check(2, "--new", "bench", "engine", "-m", self.model, "--prompt", 500, "--new", 100)
         self.check(2, "--top", "score", "-m", self.model, "--ids", os.devnull, "--top", -1)
         self.check(2, "[--text,--ids]", "score", "-m", self.model)
