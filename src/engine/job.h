@@ -60,7 +60,9 @@ struct Job {
 
   // While it runs.
   std::optional<kv::SequenceId> sequence;
-  TokenCount held;  // tokens that the sequence has
+  TokenCount held;     // tokens that the sequence has
+  TokenCount longest;  // that the sequence may reach
+  bool found = false;  // it began with tokens that were there
   SequenceViews views;
   TokenCount computed;  // the most tokens it ever had: computing below is computing again
 

@@ -18,7 +18,10 @@ TokenCount common_beginning(const Job& waiting, const Job& other) {
 
 sched::MemoryView::Usage LoopMemory::usage() const {
   const kv::Usage usage = cache_.usage();
-  return {.limit = ceiling_, .held = usage.backed - usage.evictable, .evictable = usage.evictable};
+  return {.limit = std::min(usage.limit, ceiling_),
+          .held = usage.backed - usage.evictable,
+          .evictable = usage.evictable,
+          .ceiling = ceiling_};
 }
 
 Bytes LoopMemory::growth(TokenCount from, TokenCount to) const { return cache_.growth_bytes(from, to, step_); }

@@ -22,8 +22,8 @@ class LoopMemory final : public sched::MemoryView {
   [[nodiscard]] Bytes growth(TokenCount from, TokenCount to) const override;
   [[nodiscard]] Offer offer(sched::JobId id, std::span<const sched::JobId> opening) const override;
 
-  // What the cache may hold. Its own limit can be lower for a while, when the system has refused memory: that is for steps to find
-  // out, not a reason to refuse requests.
+  // What the cache may hold. Its own limit can be lower for a while, when the system has refused memory: a reason to wait, not to
+  // refuse requests.
   void set_ceiling(Bytes ceiling) { ceiling_ = ceiling; }
 
   // Sequences were opened or closed, prompts went on, cache was evicted.

@@ -125,6 +125,7 @@ class StepLoop::Impl {
   void not_opened(Job& job, const Error* error);
   void suspend(Job& job);
   void leave_memory(Job& job, kv::KvCache::Keep keep);
+  [[nodiscard]] bool begin_anew();
   void fail_whom_the_port_fails();
   // The job ends; the scheduler knows already.
   void end(Job& job, ReplyEnd end, std::optional<Error> error = {}, kv::KvCache::Keep keep = kv::KvCache::Keep::kCache);
@@ -301,9 +302,9 @@ bool StepLoop::Impl::carry_out(const sched::StepPlan& plan) {
 
 void StepLoop::Impl::open(const sched::StepPlan::Open& planned) {
   Job& job = *find(planned.job);
-  const TokenCount longest = std::clamp(job.prompt + planned.max_new, job.length(), options_.context);
+  job.longest = std::clamp(job.prompt + planned.max_new, job.length(), options_.context);
   for (bool again = true;; again = false) {
-    const Result<std::optional<kv::SequenceId>> opened = cache_.open(job.key_space, job.tokens, longest);
+    const Result<std::optional<kv::SequenceId>> opened = cache_.open(job.key_space, job.tokens, job.longest);
     memory_.content_changed();
     if (opened.ok() && opened->has_value()) {
       job.sequence = *opened;
@@ -324,6 +325,7 @@ void StepLoop::Impl::not_opened(Job& job, const Error* error) {
 
 void StepLoop::Impl::began(Job& job, const sched::StepPlan::Open& planned) {
   job.held = cache_.length(*job.sequence);
+  job.found = job.held.value > 0;
   running_.push_back(&job);
   scheduler_.opened(job.id, job.held);
   const bool cut = planned.max_new < job.spec.max_new;
@@ -364,12 +366,34 @@ void StepLoop::Impl::back_batch() {
       suspend(*find(*victim));
       continue;
     }
+    if (room.ok() && begin_anew()) continue;
     if (room.ok() || cleared) return batch_.clear();
     // The system has run out of something else than memory, such as addresses: all that can go goes.
     cleared = true;
     cache_.clear();
     memory_.content_changed();
   }
+}
+
+// Tiles that were found lie in others' sets and take more granules and page tables than a set of its own. Alone everybody fits who
+// was admitted: so the only one that runs, where it cannot go on, begins alone.
+bool StepLoop::Impl::begin_anew() {
+  if (running_.size() != 1 || batch_.size() != 1 || !batch_.front().job->found) return false;
+  Work& work = batch_.front();
+  Job& job = *work.job;
+  cache_.close(*job.sequence, kv::KvCache::Keep::kDrop);
+  cache_.clear();
+  const Result<std::optional<kv::SequenceId>> opened = cache_.open(job.key_space, job.tokens, job.longest);
+  QUIRE_CHECK(opened.ok() && opened->has_value() && cache_.length(**opened).value == 0, "where nothing is, nothing is copied");
+  job.sequence = *opened;
+  job.held = TokenCount(0);
+  job.found = false;
+  job.views.clear();
+  memory_.content_changed();
+  scheduler_.restarted(job.id);
+  work.tokens = std::min(options_.scheduler.step_tokens, job.missing());
+  work.decode = false;
+  return true;
 }
 
 // The port has failed for the batch: each job by itself shows whose memory it is. After a passing fault nobody's.

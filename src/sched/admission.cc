@@ -129,18 +129,18 @@ AdmissionRound::Outcome AdmissionRound::consider(Job& job) {
 // What the limit alone decides.
 std::optional<AdmissionRound::Outcome> AdmissionRound::consider_limit(Job& job) {
   const TokenCount at_least = job.spec.max_new_asked ? job.spec.max_new : TokenCount(1);
-  if (job.state == State::kWaiting && !fits_alone(memory_, usage_.limit, job.spec.prompt + at_least)) {
+  if (job.state == State::kWaiting && !fits_alone(memory_, usage_.most(), job.spec.prompt + at_least)) {
     plan_.refused.push_back(
-        {.job = job.spec.id, .needed = memory_.growth(TokenCount(0), job.spec.prompt + at_least), .available = usage_.limit});
+        {.job = job.spec.id, .needed = memory_.growth(TokenCount(0), job.spec.prompt + at_least), .available = usage_.most()});
     ++refused_;
     table_.erase(job);
     return Outcome::kRefused;
   }
   if (!job.spec.max_new_asked) {
-    const TokenCount fits = cut_to_fit(memory_, usage_.limit, job.spec.prompt, job.spec.max_new);
+    const TokenCount fits = cut_to_fit(memory_, usage_.most(), job.spec.prompt, job.spec.max_new);
     job.max_new = std::max({fits, job.generated + TokenCount(1), TokenCount(1)});
   }
-  if (job.state == State::kSuspended && !fits_alone(memory_, usage_.limit, std::min(job.known() + TokenCount(1), job.end()))) {
+  if (job.state == State::kSuspended && !fits_alone(memory_, usage_.most(), std::min(job.known() + TokenCount(1), job.end()))) {
     table_.pause(job, step_.now_ns, step_.now_ns + step_.pause_ns);
     return Outcome::kPaused;
   }

@@ -202,6 +202,12 @@ void JobTable::suspend(Job& job) {
   set_state(job, State::kSuspended);
 }
 
+void JobTable::restart(Job& job) {
+  QUIRE_CHECK(job.state == State::kRunning && !job.opening);
+  job.held = job.own = TokenCount(0);
+  clear_waits(job);
+}
+
 void JobTable::set_resting(Job& job, bool resting) {
   if (job.resting == resting) return;
   job.resting = resting;

@@ -102,6 +102,7 @@ class JobTable {
   void opened(Job& job, TokenCount held);
   void not_opened(Job& job);  // back to where it was
   void suspend(Job& job);
+  void restart(Job& job);  // goes on running, holding nothing
   void follow(Job& job, Job& leader, TokenCount position);
   void set_resting(Job& job, bool resting);
   void computed(Job& job, TokenCount tokens, TokenCount generated);

@@ -69,7 +69,7 @@ class Scheduler::Impl {
     StepPlan plan;
     const MemoryView::Usage usage = memory.usage();
     expire(plan);
-    refuse_new_ones(memory, usage.limit, plan);
+    refuse_new_ones(memory, usage.most(), plan);
     table_.resume_due(plans_, now_ns);
     const bool shrunk = shrink(memory, usage, plan);
     table_.balance_tenants();
@@ -107,6 +107,8 @@ class Scheduler::Impl {
     table_.suspend(*victim);
     return victim->spec.id;
   }
+
+  void restarted(JobId id) { table_.restart(table_.at(id)); }
 
   void computed(JobId id, TokenCount tokens, TokenCount generated) { table_.computed(table_.at(id), tokens, generated); }
 
@@ -263,6 +265,7 @@ StepPlan Scheduler::plan(int64_t now_ns, const MemoryView& memory) { return impl
 void Scheduler::opened(JobId job, TokenCount reused) { impl_->opened(job, reused); }
 void Scheduler::not_opened(JobId job) { impl_->not_opened(job); }
 std::optional<JobId> Scheduler::make_room() { return impl_->make_room(); }
+void Scheduler::restarted(JobId job) { impl_->restarted(job); }
 void Scheduler::computed(JobId job, TokenCount tokens, TokenCount generated) { impl_->computed(job, tokens, generated); }
 void Scheduler::step_took(const StepSize& size, int64_t ns) { impl_->step_took(size, ns); }
 double Scheduler::expected_ns(const StepSize& size) const { return impl_->expected_ns(size); }

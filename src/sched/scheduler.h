@@ -76,9 +76,13 @@ class MemoryView {
   virtual ~MemoryView() = default;
 
   struct Usage {
-    Bytes limit;
+    Bytes limit;      // what may be held now
     Bytes held;       // what nobody may evict: live, shared, their page tables
     Bytes evictable;  // cache and warm memory
+    // What the limit rises to again, where it is lower for a moment only; what exceeds this is refused. Nothing: the limit.
+    std::optional<Bytes> ceiling = {};
+
+    [[nodiscard]] Bytes most() const { return ceiling.value_or(limit); }
   };
   [[nodiscard]] virtual Usage usage() const = 0;
 
@@ -165,6 +169,9 @@ class Scheduler {
   // The memory has no room for the planned work: who is to be suspended next (he is, from now on), never the elder while there is
   // another; nothing when only one job runs: it rests until there is room (S3) and ends after the stall limit.
   [[nodiscard]] std::optional<JobId> make_room();
+
+  // The only one that runs has given back all that it held, and begins anew at once.
+  void restarted(JobId job);
 
   // `tokens` of the job were computed in this step. `generated`: its next token was chosen (1 when it decodes or its prompt is
   // complete, otherwise 0).
