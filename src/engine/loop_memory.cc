@@ -21,7 +21,18 @@ sched::MemoryView::Usage LoopMemory::usage() const {
   return {.limit = std::min(usage.limit, ceiling_),
           .held = usage.backed - usage.evictable,
           .evictable = usage.evictable,
-          .ceiling = ceiling_};
+          .ceiling = std::max(highest_before_, highest_)};
+}
+
+void LoopMemory::set_ceiling(Bytes ceiling, int64_t now_ns) {
+  constexpr int64_t kWindowNs = 30'000'000'000;
+  ceiling_ = ceiling;
+  if (window_began_ns_ && now_ns - *window_began_ns_ < kWindowNs) {
+    highest_ = std::max(highest_, ceiling);
+    return;
+  }
+  highest_before_ = std::exchange(highest_, ceiling);
+  window_began_ns_ = now_ns;
 }
 
 Bytes LoopMemory::growth(TokenCount from, TokenCount to) const { return cache_.growth_bytes(from, to, step_); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,15 +17,21 @@ class LoopMemory final : public sched::MemoryView {
  public:
   // A sequence grows by at most `step` tokens at once. All arguments must outlive the view.
   LoopMemory(const kv::KvCache& cache, const JobTable& jobs, const std::vector<Job*>& running, TokenCount step)
-      : cache_(cache), jobs_(jobs), running_(running), step_(step), ceiling_(cache.usage().limit) {}
+      : cache_(cache),
+        jobs_(jobs),
+        running_(running),
+        step_(step),
+        ceiling_(cache.usage().limit),
+        highest_before_(ceiling_),
+        highest_(ceiling_) {}
 
   [[nodiscard]] Usage usage() const override;
   [[nodiscard]] Bytes growth(TokenCount from, TokenCount to) const override;
   [[nodiscard]] Offer offer(sched::JobId id, std::span<const sched::JobId> opening) const override;
 
-  // What the cache may hold. Its own limit can be lower for a while, when the system has refused memory: a reason to wait, not to
-  // refuse requests.
-  void set_ceiling(Bytes ceiling) { ceiling_ = ceiling; }
+  // What the cache may hold. A ceiling that dips, or a limit of the cache that is lower since the system has refused memory, is a
+  // reason to wait; requests are refused, and replies cut, by the highest ceiling of the last half to whole minute.
+  void set_ceiling(Bytes ceiling, int64_t now_ns);
 
   // Sequences were opened or closed, prompts went on, cache was evicted.
   void content_changed() { ++epoch_; }
@@ -45,6 +52,9 @@ class LoopMemory final : public sched::MemoryView {
   const std::vector<Job*>& running_;
   const TokenCount step_;
   Bytes ceiling_;
+  Bytes highest_before_;  // ceiling of the window before this one
+  Bytes highest_;         // of this one
+  std::optional<int64_t> window_began_ns_;
   int64_t epoch_ = 0;
   mutable std::vector<AwaitedPosition> awaited_;
 };

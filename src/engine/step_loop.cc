@@ -104,7 +104,7 @@ class StepLoop::Impl {
 
   // --- The parts of a step, in their order
   bool take_letters();
-  void follow_ceiling(int64_t now);
+  bool follow_ceiling(int64_t now);
   bool carry_out(const sched::StepPlan& plan);
   void open(const sched::StepPlan::Open& planned);
   void gather(const std::vector<sched::StepPlan::Work>& planned);
@@ -250,17 +250,20 @@ void StepLoop::Impl::look_after(Job& job) {
   }
 }
 
-void StepLoop::Impl::follow_ceiling(int64_t now) {
+// Whether there is more to give back.
+bool StepLoop::Impl::follow_ceiling(int64_t now) {
   if (!ceiling_asked_ns_ || now - *ceiling_asked_ns_ >= kCeilingEveryNs) {
     ceiling_asked_ns_ = now;
     const Bytes ceiling = options_.ceiling();
     cache_.set_limit(ceiling);
-    memory_.set_ceiling(ceiling);
+    memory_.set_ceiling(ceiling, now);
   }
   const Bytes evicted = cache_.usage().evicted;
   // What only running sequences hold beyond the limit is the scheduler's to see and to suspend.
-  (void)cache_.enforce_limit(kGivenBackAtOnce);
-  if (cache_.usage().evicted != evicted) memory_.content_changed();
+  const bool all_that_can_go = cache_.enforce_limit(kGivenBackAtOnce).value > 0;
+  const kv::Usage after = cache_.usage();
+  if (after.evicted != evicted) memory_.content_changed();
+  return after.backed > after.limit && !all_that_can_go;
 }
 
 // --- A step
@@ -268,7 +271,8 @@ void StepLoop::Impl::follow_ceiling(int64_t now) {
 bool StepLoop::Impl::step() {
   const int64_t began = options_.now_ns();
   bool busy = take_letters();
-  follow_ceiling(began);
+  if (stopping_) return true;
+  busy |= follow_ceiling(began);
   const sched::StepPlan plan = scheduler_.plan(began, memory_);
   idle_until_ = plan.idle_until_ns;
   busy |= carry_out(plan);
@@ -428,13 +432,14 @@ void StepLoop::Impl::compute(int64_t began) {
   model_.run(chunks_);
   take_over_ahead();
   append_batch();
+  raise_peak(statistics_.peak_memory, cache_.usage());  // before those who end now give theirs back
   sample_batch();
   statistics_.steps += 1;
   scheduler_.step_took(size, options_.now_ns() - began);
 }
 
 // Memory for what the next step computes, as far as it can be told now: every decoding sequence grows by a token, every prompt by
-// as much as in this step. Where there is no room nothing is lost.
+// as much as in this step. Where there is no room nothing is planned.
 void StepLoop::Impl::plan_ahead() {
   if (backer_ == nullptr) return;
   growths_.clear();

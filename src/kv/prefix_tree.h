@@ -33,8 +33,8 @@ namespace quire::kv {
 struct Place {
   SegmentSet* set = nullptr;  // null: not held (windowed groups alone)
   int32_t tile = 0;           // in the set
-  uint16_t readers = 0;       // windowed groups: running sequences whose window covers it
-  uint16_t checkpoints = 0;   // windowed groups: checkpoints that need it
+  int32_t readers = 0;        // windowed groups: running sequences whose window covers it
+  int32_t checkpoints = 0;    // windowed groups: checkpoints that need it
 };
 
 // A position at which every layer group holds what the next token needs.

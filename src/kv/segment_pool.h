@@ -44,7 +44,7 @@ class SegmentSet final : private WarmListener {
   int64_t places = 0;
   // How many of them running sequences read; the others are cache.
   int64_t places_read = 0;
-  // One past the last tile that was ever handed out since it was taken.
+  // One past the last tile that is handed out: who extends the set goes on here.
   TileIndex end{0};
 
  private:

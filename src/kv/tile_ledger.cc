@@ -40,7 +40,7 @@ void TileLedger::add_readers(Node* node, int change) {
 }
 
 void TileLedger::add_reader(Place& place, size_t group) {
-  QUIRE_CHECK(place.set != nullptr && place.readers < UINT16_MAX);
+  QUIRE_CHECK(place.set != nullptr && place.readers < INT32_MAX);
   const Purpose before = purpose_of(place.readers);
   const Purpose after = purpose_of(++place.readers);
   if (before == after) return;
@@ -62,7 +62,7 @@ void TileLedger::remove_reader(Place& place, size_t group) {
 }
 
 void TileLedger::add_checkpoint(Place& place) {
-  QUIRE_CHECK(place.set != nullptr && place.checkpoints < UINT16_MAX);
+  QUIRE_CHECK(place.set != nullptr && place.checkpoints < INT32_MAX);
   ++place.checkpoints;
 }
 
@@ -92,7 +92,7 @@ void TileLedger::release(SegmentSet* set) {
 Place TileLedger::new_place(SegmentSet* set, int64_t tile, size_t group) {
   ++set->places;
   ++set->places_read;
-  return {.set = set, .tile = static_cast<int32_t>(tile), .readers = static_cast<uint16_t>(windowed(group) ? 1 : 0)};
+  return {.set = set, .tile = static_cast<int32_t>(tile), .readers = windowed(group) ? 1 : 0};
 }
 
 void TileLedger::free_place(Place& place, size_t group, bool read) { free_run(std::span(&place, 1), group, read); }
@@ -144,7 +144,7 @@ void TileLedger::join(Node* to, Node* from, int64_t tiles) {
       }
       const int readers = others[i].readers;
       for (int reader = 0; reader < readers; ++reader) add_reader(mine[i], group);
-      mine[i].checkpoints = static_cast<uint16_t>(mine[i].checkpoints + others[i].checkpoints);
+      mine[i].checkpoints = mine[i].checkpoints + others[i].checkpoints;
       free_place(others[i], group, readers > 0);
     }
   }

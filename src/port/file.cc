@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 namespace quire::port {
@@ -205,7 +206,17 @@ Result<std::string> read_file(const std::string& path, Bytes max_bytes) {
   }
 }
 
-Status write_file_atomically(const std::string& path, std::string_view bytes) {
+Status write_file_atomically(const std::string& given, std::string_view bytes) {
+  struct stat existing = {};
+  const bool there = ::stat(given.c_str(), &existing) == 0;
+  if (there && !S_ISREG(existing.st_mode) && !S_ISDIR(existing.st_mode)) {
+    const FileDescriptor device(::open(given.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!device.is_open()) return path_error(given, "open", errno);
+    return write_all(device.get(), given, bytes);
+  }
+  std::error_code unresolved;
+  const std::filesystem::path resolved = there ? std::filesystem::canonical(given, unresolved) : std::filesystem::path();
+  const std::string path = there && !unresolved ? resolved.string() : given;
   static std::atomic<uint64_t> counter{0};
   const std::string temporary = fmt::format("{}.new.{}.{}", path, ::getpid(), counter.fetch_add(1, std::memory_order_relaxed));
   if (Status status = write_and_sync(temporary, path, bytes); !status.ok()) {

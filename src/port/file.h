@@ -77,7 +77,8 @@ class AppendFile {
 [[nodiscard]] Result<std::string> read_file(const std::string& path, Bytes max_bytes);
 
 // Replaces the file by `bytes`: they are written and synced beside it under another name, which then takes the path's place. A
-// crash or an error at any moment leaves the old file or the new one, and an error leaves nothing else behind.
+// crash or an error at any moment leaves the old file or the new one, and an error leaves nothing else behind. Of a link the file
+// that it leads to is replaced; a device or a pipe is written, never replaced.
 [[nodiscard]] Status write_file_atomically(const std::string& path, std::string_view bytes);
 
 }  // namespace quire::port

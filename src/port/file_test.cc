@@ -213,5 +213,25 @@ TEST_F(FileTest, AFailedWriteLeavesTheOldFileAlone) {
   EXPECT_EQ(entries(), 1U);
 }
 
+TEST_F(FileTest, WritesThroughALinkAndIntoAPipe) {
+  ASSERT_TRUE(write_file_atomically(path("target"), "old").ok());
+  ASSERT_EQ(::symlink("target", path("link").c_str()), 0);
+  ASSERT_TRUE(write_file_atomically(path("link"), "new").ok());
+  EXPECT_EQ(read_file(path("target"), Bytes(100)).value(), "new");
+  struct stat status = {};
+  ASSERT_EQ(::lstat(path("link").c_str(), &status), 0);
+  EXPECT_TRUE(S_ISLNK(status.st_mode));
+
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const int reader = ::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  EXPECT_TRUE(write_file_atomically(path("pipe"), "through").ok());
+  char seen[16] = {};
+  EXPECT_EQ(::read(reader, seen, sizeof(seen)), 7);
+  ::close(reader);
+  ASSERT_EQ(::lstat(path("pipe").c_str(), &status), 0);
+  EXPECT_TRUE(S_ISFIFO(status.st_mode));
+}
+
 }  // namespace
 }  // namespace quire::port

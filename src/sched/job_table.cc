@@ -174,6 +174,8 @@ void JobTable::start(Job& job, TokenCount held) {
 void JobTable::opened(Job& job, TokenCount held) {
   QUIRE_CHECK(job.opening && held < job.known());
   job.opening = false;
+  // There is room again: computing what was lost is no stall.
+  clear_waits(job);
   job.held = held;
   job.own = held;
   job.farthest = std::max(job.farthest, held);

@@ -60,7 +60,7 @@ Simulation::Simulation(const Scenario& scenario, const tokenizer::Tokenizer& tok
     const Bytes full = asked.growth_bytes(TokenCount(0), scenario.context, step);
     budget_ = Bytes(static_cast<int64_t>(static_cast<double>(full.value) * scenario.budget_factor));
   }
-  ceiling_ = followed_ceiling_ = budget_;
+  ceiling_ = followed_ceiling_ = highest_told_ = budget_;
   cache_ = std::make_unique<kv::KvCache>(
       vm_, scenario.groups, kv::KvCacheOptions{.limit = budget_, .share = scenario.share, .segments = scenario.segments});
   loop_ = std::make_unique<engine::StepLoop>(model_, tokenizer, *cache_,
@@ -271,10 +271,11 @@ void Simulation::check_memory() {
                             backed_before_.value));
   }
   backed_before_ = usage.backed;
+  highest_told_ = std::max({highest_told_, usage.limit, followed_ceiling_});
   for (const auto& client : clients_) {
     if (client->gone_ns) continue;
     client->lowest_limit = std::min({client->lowest_limit, usage.limit, followed_ceiling_});
-    client->highest_limit = std::max({client->highest_limit, usage.limit, followed_ceiling_});
+    client->highest_limit = highest_told_;
   }
 }
 

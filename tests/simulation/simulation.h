@@ -80,6 +80,7 @@ class Simulation {
   Bytes budget_;
   Bytes ceiling_;
   Bytes followed_ceiling_;  // what the loop was told last: it asks now and then
+  Bytes highest_told_;      // a ceiling that dips refuses nobody, so that what was told before a request came counts too
 
   port::SimVm vm_;
   FakeModel model_;
