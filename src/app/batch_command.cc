@@ -125,16 +125,21 @@ std::string progress_text(const BatchCounts& counts, int64_t total, const engine
 class Observer {
  public:
   Observer(engine::StepLoop& loop, const BatchRun& run, int64_t total)
-      : loop_(loop), run_(run), total_(total), started_ns_(port::monotonic_ns()), allocation_(started_ns_), progress_("batch") {}
+      : loop_(loop),
+        run_(run),
+        total_(total),
+        started_ns_(port::monotonic_ns()),
+        allocation_(started_ns_),
+        progress_("batch"),
+        shown_ns_(started_ns_) {}
 
   void look() {
     const engine::LoopStatistics now = loop_.statistics();
     const int64_t ns = port::monotonic_ns();
     allocation_.sample(now.memory.allocated, ns);
-    if (ns - shown_ns_ < kBetweenLooks) return;
+    if (!progress_.due()) return;
     const double elapsed = static_cast<double>(ns - shown_ns_) * 1e-9;
-    const auto tokens = static_cast<double>(now.generated_tokens - shown_tokens_);
-    progress_.show(progress_text(run_.counts(), total_, now, shown_ns_ == 0 ? 0 : tokens / elapsed));
+    progress_.show(progress_text(run_.counts(), total_, now, static_cast<double>(now.generated_tokens - shown_tokens_) / elapsed));
     shown_ns_ = ns;
     shown_tokens_ = now.generated_tokens;
   }
@@ -143,15 +148,13 @@ class Observer {
   [[nodiscard]] double seconds() const { return static_cast<double>(port::monotonic_ns() - started_ns_) * 1e-9; }
 
  private:
-  static constexpr int64_t kBetweenLooks = 500'000'000;
-
   engine::StepLoop& loop_;
   const BatchRun& run_;
   int64_t total_;
   int64_t started_ns_;
   AllocationRate allocation_;
   ProgressLine progress_;
-  int64_t shown_ns_ = 0;
+  int64_t shown_ns_;
   int64_t shown_tokens_ = 0;
 };
 

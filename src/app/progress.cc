@@ -11,7 +11,9 @@
 namespace quire::app {
 namespace {
 
-constexpr double kBetweenLines = 60;  // seconds
+// Seconds.
+constexpr double kBetweenLines = 60;
+constexpr double kBetweenUpdates = 0.5;
 
 }  // namespace
 
@@ -31,14 +33,18 @@ void ProgressLine::update(int64_t done, int64_t total) {
   print_message("\r{}: {} %", what_, percent);
 }
 
-void ProgressLine::show(const std::string& text) {
+bool ProgressLine::due() const {
   const double now = port::monotonic_seconds();
+  if (!enabled_) return now - shown_ >= kBetweenLines;
+  return now - started_ >= 1 && now - shown_ >= kBetweenUpdates;
+}
+
+void ProgressLine::show(const std::string& text) {
+  shown_ = port::monotonic_seconds();
   if (enabled_) {
-    if (now - started_ < 1) return;
     on_screen_ = true;
     print_message("\r{}: {}\033[K", what_, text);
-  } else if (now - shown_ >= kBetweenLines) {
-    shown_ = now;
+  } else {
     print_message("{}: {}\n", what_, text);
   }
 }

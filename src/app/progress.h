@@ -16,8 +16,10 @@ class ProgressLine {
 
   void update(int64_t done, int64_t total);
 
-  // "what: text". Where stderr is no terminal it is a line of its own, once a minute.
+  // "what: text". Where stderr is no terminal it is a line of its own.
   void show(const std::string& text);
+  // Whether it is time to show something again: twice a second on a terminal, else once a minute.
+  [[nodiscard]] bool due() const;
 
  private:
   std::string what_;

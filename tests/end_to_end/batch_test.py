@@ -131,8 +131,14 @@ class AnswersTest(unittest.TestCase):
     def test_together_and_in_little_memory_answers_are_the_same(self):
         requests = mixed_requests(40, 20)
         alone = answered(requests, "--max-users", 1, "--threads", 1)
-        for flags in (("--max-users", 40), ("--chunk", 7), ("--kv-memory", "1MiB"), ("--kv-memory", "1MiB", "--reserve", "optimistic")):
-            together = answered(requests, *flags)
+        report = support.scratch_folder() / "report.json"
+        little = ("--kv-memory", "300KiB")
+        for flags in (("--max-users", 40), ("--chunk", 7), little, (*little, "--reserve", "guaranteed"), (*little, "--reserve", "optimistic")):
+            together = answered(requests, *flags, "--report", report)
+            if "optimistic" in flags:
+                self.assertGreater(json.loads(report.read_text())["suspensions"], 0)
+            if "guaranteed" in flags:
+                self.assertEqual(json.loads(report.read_text())["suspensions"], 0)
             self.assertEqual(together.keys(), alone.keys())
             for custom_id, result in together.items():
                 self.assertEqual(words(result), words(alone[custom_id]), (flags, custom_id))
@@ -184,12 +190,12 @@ class ErrorsTest(unittest.TestCase):
         self.assertEqual(results["batch_req_15"]["custom_id"], "last")
 
     def test_what_can_never_fit_is_refused_with_both_numbers(self):
-        requests = {"large": text("word " * 1000, max_tokens=50), "small": text("word", max_tokens=2)}
+        requests = {"large": text("word " * 150, max_tokens=50), "small": text("word", max_tokens=2)}
         files = Files.of(requests)
         support.good(*files.arguments("--kv-memory", "100KiB", "--report", files.report))
         results = files.by_id()
         self.assertEqual(results["large"]["error"]["code"], "kv_memory_exceeded")
-        self.assertRegex(results["large"]["error"]["message"], r"needs [\d.]+ \w+ for 10\d\d tokens and may take 100 KiB")
+        self.assertRegex(results["large"]["error"]["message"], r"needs [\d.]+ \w+ for 35\d tokens and may take 100 KiB")
         self.assertEqual(results["small"]["response"]["status_code"], 200)
         self.assertEqual(json.loads(files.report.read_text())["refused"], 1)
 
