@@ -41,7 +41,10 @@ Room KvCache::plan(std::span<const Growth> growths, BackingPlan& plan) {
     undo(plan);
     return {.space = Space::kNoSpace, .missing = missing};
   }
-  for (BackingPlan::Part& part : plan.parts_) part.set->segment(part.group).ranges(part.run, part.ranges);
+  for (BackingPlan::Part& part : plan.parts_) {
+    part.ranges.reserve(groups_[part.group].layers.size());
+    part.set->segment(part.group).ranges(part.run, part.ranges);
+  }
   plan_outstanding_ = !plan.parts_.empty();
   return {};
 }
