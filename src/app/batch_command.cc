@@ -189,15 +189,28 @@ Status run_batch(const BatchFlags& flags, engine::Engine& engine, std::istream& 
   report.interrupted = interrupt.requested();
   report.counts = run.counts();
   report.statistics = loop->loop().statistics();
-  if (!flags.report.empty()) QUIRE_TRY_STATUS(port::write_file_atomically(flags.report, to_json(report, run).dump(2) + "\n"));
   print_message("{}\n", summary(report));
+  if (!flags.report.empty()) QUIRE_TRY_STATUS(port::write_file_atomically(flags.report, to_json(report, run).dump(2) + "\n"));
   if (report.interrupted) return interrupted_error(flags, report.counts);
   return {};
+}
+
+// What would be found out after hours of work, or after the output was made, is looked at first.
+Status check_words(const BatchFlags& flags) {
+  const Result<engine::EngineOptions> options = engine_options(flags.model);
+  if (!options.ok()) return options.error();
+  if (flags.report.empty()) return {};
+  std::error_code problem;
+  const std::filesystem::path folder = std::filesystem::absolute(flags.report, problem).parent_path();
+  if (std::filesystem::is_directory(folder, problem) && !std::filesystem::is_directory(flags.report, problem)) return {};
+  return make_error(ErrorCode::kNotFound, fmt::format("--report {}: no file can be made there; name one in a folder that exists",
+                                                      one_line(flags.report)));
 }
 
 Status batch(const BatchFlags& flags) {
   QUIRE_TRY_STATUS(refuse_same_files(flags));
   QUIRE_TRY(std::ifstream input, open_input(flags.input));
+  QUIRE_TRY_STATUS(check_words(flags));
   QUIRE_TRY(port::AppendFile output, port::AppendFile::open(flags.output));
   QUIRE_TRY(const server::BatchAnswers before, look_at_output(flags, output));
   const InterruptGuard interrupt;

@@ -189,6 +189,14 @@ class ErrorsTest(unittest.TestCase):
         self.assertEqual(results["batch_req_1"]["response"]["status_code"], 200)
         self.assertEqual(results["batch_req_15"]["custom_id"], "last")
 
+    def test_mistakes_are_told_before_anything_is_made(self):
+        for flags in (("--report", "/no/such/folder/report.json"), ("--kv-memory", "much")):
+            files = Files.of({"one": text("word", max_tokens=2)})
+            ran = support.run(*files.arguments(*flags))
+            self.assertNotEqual(ran.status, 0, flags)
+            self.assertIn(flags[0], ran.err)
+            self.assertFalse(files.output.exists(), flags)
+
     def test_what_can_never_fit_is_refused_with_both_numbers(self):
         requests = {"large": text("word " * 150, max_tokens=50), "small": text("word", max_tokens=2)}
         files = Files.of(requests)
