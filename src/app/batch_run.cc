@@ -96,7 +96,7 @@ Status BatchRun::run(std::istream& input, const std::function<bool()>& interrupt
     if (input.bad())
       return make_error(ErrorCode::kIo, "the input cannot be read any further; check its disk and go on with --resume");
     if (all_read_ && in_flight_.empty()) break;
-    for (const Events::Event& event : events_->wait(kTick)) {
+    for (const Events::Event& event : events_->wait(more_to_feed_ ? std::chrono::milliseconds(0) : kTick)) {
       const auto found = in_flight_.find(event.line);
       if (found == in_flight_.end()) continue;
       InFlight& request = *found->second;
@@ -118,9 +118,14 @@ bool BatchRun::has_room() const {
   return bytes_in_flight_ < kBytesInFlight || in_flight_.empty();
 }
 
-// Submits until enough is in flight.
+// Submits until enough is in flight, or so many lines were read that replies and interruptions must have their turn.
 Status BatchRun::feed(server::LineReader& lines) {
+  constexpr int kLinesAtOnce = 256;
+  const int64_t lines_before = counts_.lines;
+  more_to_feed_ = false;
   while (has_room()) {
+    more_to_feed_ = counts_.lines - lines_before >= kLinesAtOnce;
+    if (more_to_feed_) break;
     if (filling_ != nullptr) {
       submit_next(*filling_);
       continue;

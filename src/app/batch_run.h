@@ -80,6 +80,7 @@ class BatchRun {
   size_t bytes_in_flight_ = 0;
   server::IdSet seen_;
   bool all_read_ = false;
+  bool more_to_feed_ = false;  // feed() left although there was room
 
   BatchCounts counts_;
   server::LatencyHistogram first_token_times_;

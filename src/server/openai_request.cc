@@ -224,6 +224,11 @@ ApiResult<CompletionBody> parse_completion(Endpoint endpoint, const simdjson::do
   }
   QUIRE_TRY_STATUS(read_who(reader, out));
   QUIRE_TRY_STATUS(read_limits(reader, out));
+  if (out.prompts.size() * static_cast<size_t>(out.choices) > kMaxPrompts) {
+    return bad_field("n", "too_many_replies",
+                     fmt::format("{} prompts with {} replies each are more than {} replies to one request", out.prompts.size(),
+                                 out.choices, kMaxPrompts));
+  }
   QUIRE_TRY_STATUS(read_sampling(reader, out));
   QUIRE_TRY_STATUS(read_logprobs(reader, out));
   QUIRE_TRY_STATUS(read_stream(reader, out));

@@ -32,7 +32,7 @@ enum class Endpoint { kChatCompletions, kCompletions };
 // Bounds of what one body may ask for.
 inline constexpr size_t kMaxBodyBytes = size_t{16} << 20;
 inline constexpr int64_t kMaxChoices = 128;          // `n`
-inline constexpr size_t kMaxPrompts = 2048;          // of a completion
+inline constexpr size_t kMaxPrompts = 2048;          // of a completion; prompts times `n`, too
 inline constexpr size_t kMaxMessages = 16384;        // of a chat
 inline constexpr int64_t kMaxTokensLimit = 1 << 24;  // max_tokens
 inline constexpr int64_t kMaxTopLogprobs = 20;

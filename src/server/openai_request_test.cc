@@ -288,6 +288,10 @@ TEST(OpenAiRequest, ListsAndTextsAreBounded) {
   std::string prompts = "[\"a\"";
   for (size_t i = 0; i < kMaxPrompts; ++i) prompts += ",\"a\"";
   EXPECT_EQ(outcome(parse_completion(Endpoint::kCompletions, "{\"prompt\":" + prompts + "]}")), "prompt array_above_max_length");
+  std::string twenty = "[\"a\"";
+  for (int i = 1; i < 20; ++i) twenty += ",\"a\"";
+  EXPECT_EQ(outcome(parse_completion(Endpoint::kCompletions, "{\"n\":102,\"prompt\":" + twenty + "]}")), "ok");
+  EXPECT_EQ(outcome(parse_completion(Endpoint::kCompletions, "{\"n\":103,\"prompt\":" + twenty + "]}")), "n too_many_replies");
 }
 
 TEST(OpenAiRequest, LogitBiasNamesTokens) {
