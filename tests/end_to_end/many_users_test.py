@@ -149,6 +149,34 @@ class SharedBeginningTest(Batches):
                 self.assertEqual(self.run_batch(support.SMOLLM2, requests, "--kv-memory", budget)[0], texts)
 
 
+class RealEqualityTest(Batches):
+    """The same texts to the byte on real models: alone, in other chunks, on other threads, suspended and computed again."""
+
+    def check(self, model):
+        chooser = random.Random(5)
+        begin = words(60, 1)
+        requests = []
+        for index in range(16):
+            prompt = (begin if index % 2 else "") + " " + words(chooser.randrange(10, 120), 100 + index)
+            requests.append(completion(index, prompt, max_tokens=24, seed=index, temperature=0 if index % 3 else 0.8))
+        texts, _ = self.run_batch(model, requests)
+        for flags in (("--max-users", 1), ("--chunk", 37, "--threads", 1), ("--threads", 8), ("--kv-memory", "16MiB", "--reserve", "optimistic")):
+            with self.subTest(flags=flags):
+                again, report = self.run_batch(model, requests, *flags)
+                self.assertEqual(again, texts)
+        self.assertGreater(report["suspensions"], 0)
+
+    @support.needs(support.SMOLLM2)
+    @support.full_only
+    def test_smollm2(self):
+        self.check(support.SMOLLM2)
+
+    @support.needs(support.GEMMA3)
+    @support.full_only
+    def test_gemma3_with_windows(self):
+        self.check(support.GEMMA3)
+
+
 @support.needs(support.SMOLLM2)
 @support.full_only
 class ConversationTest(unittest.TestCase):
