@@ -19,24 +19,6 @@
 namespace quire::kernels {
 namespace {
 
-AttentionShape shape_of(int kv_heads, int group, int head_dim, int64_t window = 0, KvFormat format = KvFormat::kF16) {
-  AttentionShape shape;
-  shape.kv_heads = kv_heads;
-  shape.heads = kv_heads * group;
-  shape.head_dim = head_dim;
-  shape.format = format;
-  shape.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  shape.window = window;
-  return shape;
-}
-
-port::ThreadTeam& team_of(int threads) {
-  static std::map<int, std::unique_ptr<port::ThreadTeam>> teams;
-  auto& team = teams[threads];
-  if (team == nullptr) team = std::make_unique<port::ThreadTeam>(threads);
-  return *team;
-}
-
 // A node of a prefix tree: the tokens from its parent's end to its own, in memory of its own or, as when a sequence was extended in
 // place after others had branched off, in line behind its parent's.
 struct Branch {

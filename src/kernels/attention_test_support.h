@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <new>
 #include <random>
@@ -148,6 +149,25 @@ struct Rows {
   }
   void set_pieces(std::span<const KvPiece> pieces) const { *layer = pieces; }
 };
+
+inline AttentionShape shape_of(int kv_heads, int group, int head_dim, int64_t window = 0, KvFormat format = KvFormat::kF16) {
+  AttentionShape shape;
+  shape.kv_heads = kv_heads;
+  shape.heads = kv_heads * group;
+  shape.head_dim = head_dim;
+  shape.format = format;
+  shape.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+  shape.window = window;
+  return shape;
+}
+
+// One team of each size for all tests: starting threads takes longer than most of them.
+inline port::ThreadTeam& team_of(int threads) {
+  static std::map<int, std::unique_ptr<port::ThreadTeam>> teams;
+  auto& team = teams[threads];
+  if (team == nullptr) team = std::make_unique<port::ThreadTeam>(threads);
+  return *team;
+}
 
 // attend() on a team, with scratch memory that is exactly as long as asked for, and poisoned. Answers the spans that sharing saved.
 inline int64_t run_attend(const KernelSet& set, const AttentionShape& shape, std::span<const AttentionInput> inputs,

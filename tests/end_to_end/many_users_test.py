@@ -1,8 +1,6 @@
 """Many users in one memory: the same answers in every budget, under every policy, alone and together, and never killed."""
 
 import json
-import os
-import pathlib
 import random
 import resource
 import unittest
@@ -11,7 +9,6 @@ import support
 from terminal import CTRL_D, Terminal
 
 MIB = 1 << 20
-GROUPS = pathlib.Path("/sys/fs/cgroup/memory")  # version 1
 POLICIES = ("guaranteed", "expected", "optimistic")
 
 WORDS = ("river stone lamp paper window garden table letter winter summer bridge copper silver engine valley market doctor number answer "
@@ -205,13 +202,7 @@ class ControlGroupTest(Batches):
 
     def setUp(self):
         super().setUp()
-        self.group = GROUPS / f"quire-users-{os.getpid()}"
-        try:
-            self.group.mkdir()
-            self.addCleanup(self.group.rmdir)
-            (self.group / "memory.limit_in_bytes").write_text(str(1 << 40))
-        except OSError as error:
-            self.skipTest(f"no memory control group of version 1 can be made here: {error}")
+        self.group = support.ControlGroup(self)
 
     @support.needs(support.SMOLLM2)
     @support.full_only
@@ -219,9 +210,8 @@ class ControlGroupTest(Batches):
         requests = [completion(index, words(30 + index % 50, index), max_tokens=8 + index % 24) for index in range(200)]
         texts, _ = self.run_batch(support.SMOLLM2, requests, "--kv-memory", "2GiB")
         weights = json.loads(support.good("inspect", support.SMOLLM2, "--json").text)["weights_bytes"]
-        (self.group / "memory.limit_in_bytes").write_text(str(weights + 200 * MIB))
-        enter = {"preexec": lambda: (self.group / "cgroup.procs").write_text(str(os.getpid()))}
-        again, report = self.run_batch(support.SMOLLM2, requests, "--chunk", 128, **enter)
+        self.group.limit(weights + 200 * MIB)
+        again, report = self.run_batch(support.SMOLLM2, requests, "--chunk", 128, preexec=self.group.enter)
         self.assertEqual(again, texts)
         self.assertEqual(report["refused"], 0)
 

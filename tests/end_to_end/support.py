@@ -93,6 +93,26 @@ def scratch_folder():
     return folder
 
 
+class ControlGroup:
+    """A memory control group of version 1 for the length of a test, which is skipped where none can be made."""
+
+    def __init__(self, test):
+        self._folder = pathlib.Path("/sys/fs/cgroup/memory") / f"quire-test-{os.getpid()}"
+        try:
+            self._folder.mkdir()
+            test.addCleanup(self._folder.rmdir)
+            self.limit(1 << 40)
+        except OSError as error:
+            test.skipTest(f"no memory control group of version 1 can be made here: {error}")
+
+    def limit(self, byte_limit):
+        (self._folder / "memory.limit_in_bytes").write_text(str(byte_limit))
+
+    def enter(self):
+        """In a process that is about to become the program."""
+        (self._folder / "cgroup.procs").write_text(str(os.getpid()))
+
+
 def byte_count(text):
     """"1.41 MiB" as a number."""
     number, unit = text.split()
